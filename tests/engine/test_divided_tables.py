@@ -522,6 +522,33 @@ def test_an_epoch_that_was_committed_and_taken_for_failed_reads_the_table_anew(t
     lookups.query.close()
 
 
+@pytest.mark.parametrize("given", ["files", "rows"])
+@pytest.mark.parametrize("refresh", ["1 hour", None])
+def test_queries_that_are_added_put_off_no_refresh(tmp_path, given, refresh):
+    """A query with another key reads the table anew, and the others get what it reads; a table that is never read again
+    stays in their states as it was."""
+    path, clock, content = tmp_path / "ref.parquet", CountingClock(1e9), ChangingTable(table(k1=1))
+    pq.write_table(content.rows, path)
+    flow, a = Flow(name="flow"), stream("a")
+    rows_ = describe(flow, a)
+    t = flow.table("t", str(path) if given == "files" else content, divided=True, refresh=refresh)
+    by_key, by_value = (rows_.join(t, on=on, how="left").relation for on in ("k", {"a": "k", "t": "p"}))
+    streams, tables = [rows_.relation.origin], flow._registry.tables
+    query = DirectQuery({"first": by_key}, tmp_path / "query", streams=streams, tables=tables, clock=clock)
+    new = pa.table([pa.array([1]), pa.array([0], TIME), pa.array([0])], schema=a.schema)
+    for version in range(1, 6):
+        content.rows = table(k1=version)
+        pq.write_table(content.rows, path)
+        query.change({f"added {version}": by_value})
+        query.run([new])
+        query.change(drop=[f"added {version}"])
+        clock.sleep(50 * 60)
+        query.run([new])
+    query.close()
+    shown = query.results_of("first")["t_p"].to_pylist()
+    assert shown == ([1, 1, 2, 2, 3, 3, 4, 4, 5, 5] if refresh else [1] * 10)
+
+
 def break_file(path: Path, how: str) -> None:
     """What careless writers do to the files of a table."""
     match how:

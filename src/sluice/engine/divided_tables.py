@@ -1,9 +1,10 @@
 """Tables that are divided among units, as the driver has them: which epoch reads which of them into state.
 
 The driver lists files and holds no rows. A state that is new gets the whole table in the epoch that begins it. Where a
-table is read again, an epoch brings all its rows anew, to every state of it; those of before expire with that epoch.
-Rows of streams that wait are to meet what their epoch had: so no table is read again while any do. The record names the
-states that have rows, and since when. A table that cannot be read again stays as it was: the epoch is run without it.
+table is read again, for a state that is new or because it is time, an epoch brings all its rows anew, to every state of
+it; those of before expire with that epoch. Rows of streams that wait are to meet what their epoch had: so no table is
+read again while any do. The record names the states that have rows, and since when. A table that cannot be read again
+stays as it was: the epoch is run without it.
 """
 
 from __future__ import annotations
@@ -86,6 +87,8 @@ class DividedTables:
         by_table = _states_by_table(plan)
         listings = {name: self._list(name, epoch) for name in to_load}
         new_states = set(to_load)
+        for name in new_states if not before.lagging else ():
+            to_load[name] = self._stale_states(name, by_table[name], plan, before.tables)
         for name in by_table.keys() - to_load.keys() - self._put_off if not before.lagging else ():
             listing = self._list_again(name, before.tables, epoch)
             if listing is not None:
@@ -111,6 +114,20 @@ class DividedTables:
         replaced = {version.state for version in new}
         kept = [one for one in before.tables if one.state in names.values() and one.state not in replaced]
         return EpochLoads((*kept, *new), tuple(loads))
+
+    def _stale_states(
+        self, name: str, states: Sequence[InputNumber], plan: Plan, recorded: Sequence[TableVersion]
+    ) -> tuple[InputNumber, ...]:
+        """Which states of a table that was just listed do not have what it is now; if it is never read again, those
+        that have nothing."""
+        contents = {version.state: version.checksum for version in recorded}
+        fingerprint, is_read_again = self._fingerprints[name], self._sources[name].refresh is not None
+
+        def is_stale(state: str) -> bool:
+            has_changed = fingerprint is None or contents.get(state) != _digest(fingerprint)
+            return state not in contents or (is_read_again and has_changed)
+
+        return tuple(state for state in states if is_stale(plan.name_state(state)))
 
     def find_changed(self, loads: Sequence[TableLoad]) -> list[TableLoad]:
         """Those whose files are others than an epoch has just read."""
@@ -138,7 +155,8 @@ class DividedTables:
         for load in loads.loads:
             rows = next(version.rows for version in loads.versions if version.state in load.names)
             _log.info("epoch %d: table %r has %s rows, divided among units", load.since, load.table, f"{rows:,}")
-            self._looked_at[load.table] = now
+            if all(version.state in load.names for version in loads.versions if version.name == load.table):
+                self._looked_at[load.table] = now  # else other states may have what it was before
             self._failed.forget(load.table)
         self._refreshed.clear()
         self._put_off.clear()
