@@ -323,7 +323,7 @@ def test_files_that_never_rest_are_refused(tmp_path):
     pq.write_table(table(k1=1), path)
     lookups = Lookups(tmp_path, str(path))
     times = iter(range(100))
-    with pytest.raises(StorageError, match="epoch 0: files of table 't' change each time while they are read"):
+    with pytest.raises(StorageError, match="epoch 0: table 't' cannot be read: its files change each time"):
         lookups.run(1, before_commit=lambda: os.utime(path, (1, next(times))))
     lookups.run(1)
     assert lookups.partners() == [(0, 1, 1)]
@@ -637,7 +637,7 @@ def test_files_that_never_rest_leave_the_table_as_it_was(tmp_path, caplog):
     assert next(times) == 4, "three tries, and one without"
     lookups.run(1)
     assert lookups.partners() == [(0, 1, 1), (1, 1, 1), (2, 1, 2)]
-    assert "stays as it was: files of table 't' change each time while they are read" in caplog.text
+    assert "stays as it was: its files change each time while they are read" in caplog.text
 
 
 def test_a_first_read_of_a_file_that_is_not_whole_is_refused(tmp_path):

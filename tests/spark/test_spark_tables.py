@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from specs import TIME
 
-from sluice import Flow, FlowError, QueryError
+from sluice import Flow, FlowError, QueryError, StorageError
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
 
@@ -120,3 +120,38 @@ def test_a_divided_table_is_state(spark: Any, tmp_path: Path, by_spark: bool) ->
     known = spark.read.parquet(str(tmp_path / "known")).collect()
     assert sorted((r.known_a_k, r.u_q) for r in known) == [("x", 5), ("y", 6)]
     assert not list((tmp_path / "ck" / "tables").glob("*"))
+
+
+@pytest.mark.parametrize("by_spark", [False, True])
+def test_a_query_is_refused_whose_table_tasks_cannot_read(spark: Any, tmp_path: Path, by_spark: bool) -> None:
+    """By either feed the flow goes on as it was, and has the query once the file is whole."""
+    path = tmp_path / "ref.parquet"
+    pq.write_table(pa.table({"k": ["x", "y"], "p": [5, 6]}), path)
+    whole = path.read_bytes()
+    arrive(tmp_path, "x")
+    flow = Flow(spark, name="refusing")
+    rows = stream_of(spark, flow, tmp_path, by_spark)
+    joined = rows.join(flow.table("t", str(path), divided=True), on="k", how="left")
+
+    def writer(rows: Any, name: str) -> Any:
+        return rows.writeStream.format("parquet").queryName(name).option("path", str(tmp_path / name))
+
+    query = flow.start(writer(rows, "all"), checkpointLocation=str(tmp_path / "ck"), sites=2)
+    try:
+        query.processAllAvailable()
+        path.write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(
+            StorageError, match=r"table 't' cannot be read: cannot read file '.*ref\.parquet' as parquet"
+        ):
+            query.add(writer(joined, "out"))
+        arrive(tmp_path, "y")
+        query.processAllAvailable()
+        assert query.isActive and [one.name for one in query.queries()] == ["all"]
+        path.write_bytes(whole)
+        query.add(writer(joined, "out"))
+        arrive(tmp_path, "x", "z")
+        query.processAllAvailable()
+        assert shown(spark, tmp_path) == [(2, "x", 5), (2, "z", None)]
+        assert spark.read.parquet(str(tmp_path / "all")).count() == 4
+    finally:
+        query.stop()

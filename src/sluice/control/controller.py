@@ -8,6 +8,7 @@ the policy, `loop.py` keeps the verbs' protocols in flight, `epoch_executor.py` 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 
 from sluice.control.collection import EpochCollection
@@ -169,6 +170,17 @@ class Controller:
         self.loop.end_units(ended)
         self.collection.change_plan(change, UnitPlaces.between(record.routing, after.routing, change.fragments))
         return after
+
+    def copy(self) -> Controller:
+        """A copy to go back to. The policy, users' requests and limits of memory are shared with it."""
+        shared = (self.policy, self.loop.requests, self.memory)
+        return deepcopy(self, {id(one): one for one in shared})
+
+    def go_back_to(self, before: Controller) -> None:
+        """Be again as a copy is. Requests that were answered since are not answered yet."""
+        turns = () if self._planned is None else self._planned.turns
+        self.loop.requests.put_back([action for turn in turns for action in turn.requests])
+        vars(self).update(vars(before))
 
     def commit(self, record: EpochRecord) -> None:
         """The epoch that was planned has been committed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 
 from sluice.verbs import Action
 from sluice.verbs.scale import Scale
@@ -18,6 +19,11 @@ class Requests:
     def add(self, action: Action) -> None:
         with self._lock:
             self._actions.append(action)
+
+    def put_back(self, actions: Iterable[Action]) -> None:
+        """These were answered for nothing: they are the first again."""
+        with self._lock:
+            self._actions = [*actions, *self._actions]
 
     def take(self) -> tuple[Action, ...]:
         """All that nobody has looked at yet, which is answered now."""

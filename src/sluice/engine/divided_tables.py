@@ -4,7 +4,8 @@ The driver lists files and holds no rows. A state that is new gets the whole tab
 table is read again, for a state that is new or because it is time, an epoch brings all its rows anew, to every state of
 it; those of before expire with that epoch. Rows of streams that wait are to meet what their epoch had: so no table is
 read again while any do. The record names the states that have rows, and since when. A table that cannot be read again
-stays as it was: the epoch is run without it.
+stays as it was: the epoch is run without it. One that cannot be read for a state that is new is named: the epoch is run
+without the queries that were added with it, if there are any.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from sluice.engine.failed_refreshes import FailedRefreshes
 from sluice.engine.static_tables import TableSource
@@ -19,7 +21,7 @@ from sluice.engine.table_loading import TableLoad
 from sluice.model.clock import Clock
 from sluice.model.codec import checksum
 from sluice.model.epoch.table_version import TableVersion
-from sluice.model.errors import QueryError, SluiceError
+from sluice.model.errors import QueryError, SluiceError, StorageError
 from sluice.model.ids import InputNumber
 from sluice.model.plan.plan import Plan
 from sluice.record.epoch import EpochRecord
@@ -58,6 +60,10 @@ def _loaded(reports: Sequence[SiteReport]) -> list[LoadedRows]:
     return [one for report in reports for split in report.splits for one in split.loaded]
 
 
+class UnreadableTables(StorageError):
+    """Tables that cannot be read into states that are new: an epoch cannot do without them."""
+
+
 class DividedTables:
     """The tables of a running flow that are divided among units."""
 
@@ -73,19 +79,33 @@ class DividedTables:
         """The tables that the next epoch reads again."""
         self._put_off: set[str] = set()
         """The tables that it does not read again after all, as they cannot be read."""
+        self._unreadable: dict[str, str] = {}
+        """The tables that the next epoch cannot read for states that are new, and why."""
         self._failed = FailedRefreshes()
 
     def list_new(self, plan: Plan, recorded: Sequence[TableVersion], epoch: int) -> None:
         """List the tables that the epoch is to read first, and stage what are no files: one that cannot be is refused
         before anything depends on it."""
         for name in _states_without_rows(plan, recorded):
+            if name in self._unreadable:
+                raise StorageError(self._unreadable[name])
             self._list(name, epoch)
 
-    def plan(self, plan: Plan, before: EpochRecord, epoch: int) -> EpochLoads:
-        """What an epoch has of these tables, given the record of the one before, and what it has to read."""
+    def needs_new(self, plan: Plan, recorded: Sequence[TableVersion]) -> bool:
+        """Whether the next epoch is to read tables into states that are new."""
+        return bool(_states_without_rows(plan, recorded))
+
+    def plan(self, plan: Plan, before: EpochRecord, epoch: int, is_required: bool = True) -> EpochLoads:
+        """What an epoch has of these tables, given the record of the one before, and what it has to read. Whether those
+        are required that are read into states that are new."""
         to_load = _states_without_rows(plan, before.tables)
         by_table = _states_by_table(plan)
-        listings = {name: self._list(name, epoch) for name in to_load}
+        listings = {}
+        for name in to_load:
+            try:
+                listings[name] = self._list(name, epoch)
+            except SluiceError as problem:
+                self._refuse({name: str(problem)}, epoch)
         new_states = set(to_load)
         for name in new_states if not before.lagging else ():
             to_load[name] = self._stale_states(name, by_table[name], plan, before.tables)
@@ -103,6 +123,7 @@ class DividedTables:
                 epoch,
                 listings[name],
                 is_refresh=name not in new_states,
+                is_required=is_required and name in new_states,
             )
             for name, states in sorted(to_load.items())
         ]
@@ -139,13 +160,32 @@ class DividedTables:
         except SluiceError:  # the files are gone
             return True
 
-    def put_off(self, name: str, problem: str, epoch: int) -> None:
-        """Leave a table as it is in this epoch, since it cannot be read again."""
-        self._put_off.add(name)
-        self._refreshed.discard(name)
+    def leave_out(self, loads: Sequence[TableLoad], problems: Mapping[str, str], epoch: int) -> None:
+        """Have the epoch do without tables that cannot be read, for the reasons given by name. Those that were to be
+        read again stay as they are; others are refused."""
+        for load in loads:
+            if load.is_refresh and load.table in problems:
+                self._put_off_refresh(load.table, problems[load.table], epoch)
+        new = {load.table: problems[load.table] for load in loads if not load.is_refresh and load.table in problems}
+        if new:
+            self._refuse(new, epoch)
+
+    def _refuse(self, problems: Mapping[str, str], epoch: int) -> NoReturn:
+        for name, problem in problems.items():
+            self._unreadable[name] = f"table {name!r} cannot be read: {problem}"
+            self._remove_staged(name)
+        raise UnreadableTables(f"epoch {epoch}: {'; '.join(self._unreadable[name] for name in problems)}")
+
+    def _remove_staged(self, name: str) -> None:
         staged = self._staged.pop(name, None)
         if staged is not None:
             self._storage.delete_all(file.path for file in staged.files)
+
+    def _put_off_refresh(self, name: str, problem: str, epoch: int) -> None:
+        """Leave a table as it is in this epoch, since it cannot be read again."""
+        self._put_off.add(name)
+        self._refreshed.discard(name)
+        self._remove_staged(name)
         self._looked_at[name] = now = self._clock.time()
         self._failed.note(name, self._fingerprints.get(name), problem, epoch, now)
 
@@ -160,6 +200,7 @@ class DividedTables:
             self._failed.forget(load.table)
         self._refreshed.clear()
         self._put_off.clear()
+        self._unreadable.clear()
         staged, self._staged = self._staged, {}
         self._storage.delete_all(file.path for listing in staged.values() for file in listing.files)
 
@@ -193,7 +234,7 @@ class DividedTables:
             listing = self._list(name, epoch)
         except SluiceError as problem:
             self._fingerprints[name] = fingerprint
-            self.put_off(name, str(problem), epoch)
+            self._put_off_refresh(name, str(problem), epoch)
             return None
         self._refreshed.add(name)
         return listing

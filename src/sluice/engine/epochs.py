@@ -19,7 +19,7 @@ from sluice.engine.checkpoint import PARTS_DIFFER, OpenCheckpoint
 from sluice.engine.clean_up_progress import CleanUpFollower
 from sluice.engine.delivery import list_results
 from sluice.engine.directing import directives, mean_cost, what_all_sites_need
-from sluice.engine.divided_tables import DividedTables, EpochLoads
+from sluice.engine.divided_tables import DividedTables, EpochLoads, UnreadableTables
 from sluice.engine.epoch_log import log_clean_up, log_clean_up_begun, log_excess
 from sluice.engine.epoch_tables import EpochTables
 from sluice.engine.file_log import FileLog, NewFiles
@@ -36,7 +36,7 @@ from sluice.model.epoch.decision import DecisionOutcome, outcomes
 from sluice.model.epoch.stats import EpochStats
 from sluice.model.epoch.taken_files import TakenFile
 from sluice.model.epoch.times import ENDED, Times, watermarks
-from sluice.model.errors import CheckpointError, QueryError, StorageError
+from sluice.model.errors import CheckpointError, QueryError
 from sluice.model.ids import SiteKey
 from sluice.model.plan.plan import Plan
 from sluice.record.epoch import EpochRecord, Turn, site_work
@@ -283,18 +283,27 @@ class Epochs:
         ending: bool = False,
     ) -> None:
         begun = self.clock.monotonic()
-        self.standing.take_changes()
-        number = self.record.number + 1
         now = self.clock.time() if ingested_at is None else ingested_at
-        step, before = self._plan_next_epoch(len(site_keys), site_change_reason, now, asking)
-        to_clean_up = [unit for one in step.instructions if isinstance(one, CleanUpUnits) for unit in one.units]
-        cleaning = CleanUpFollower(self.plan, to_clean_up, before)
-        if to_clean_up and cleaning.is_new:
-            log_clean_up_begun(number, len(to_clean_up), cleaning.before.rows_left)
-        newest = (ENDED,) * len(before.newest) if ending else before.newest
-        before = replace(before, tables=self._tables.choose(self.plan.tables, self.checkpoint.newest.tables, number))
-        split, site = self._tasks(number, site_keys, newest, before, step, batch == self.record.batch, until)
-        loads, reports = self._run_tasks(exchange, split, site)
+        while True:
+            self.standing.take_changes()
+            number = self.record.number + 1
+            step, before = self._plan_next_epoch(len(site_keys), site_change_reason, now, asking)
+            to_clean_up = [unit for one in step.instructions if isinstance(one, CleanUpUnits) for unit in one.units]
+            cleaning = CleanUpFollower(self.plan, to_clean_up, before)
+            if to_clean_up and cleaning.is_new:
+                log_clean_up_begun(number, len(to_clean_up), cleaning.before.rows_left)
+            newest = (ENDED,) * len(before.newest) if ending else before.newest
+            tables = self._tables.choose(self.plan.tables, self.checkpoint.newest.tables, number)
+            before = replace(before, tables=tables)
+            split, site = self._tasks(number, site_keys, newest, before, step, batch == self.record.batch, until)
+            try:
+                loads, reports = self._run_tasks(exchange, split, site)
+                break
+            except UnreadableTables:
+                if not self.standing.can_take_changes_back:
+                    raise
+                self.standing.take_changes_back()
+                self._tidy_due = True  # what was written for them goes
         before = replace(before, tables=(*before.tables, *loads.versions))
         exchanged = self.clock.monotonic()
         took = exchanged - begun
@@ -350,10 +359,12 @@ class Epochs:
 
     def _run_tasks(self, exchange: Exchange, split: SplitTask, site: SiteTask) -> tuple[EpochLoads, list[SiteReport]]:
         """Run the tasks of an epoch, and read the tables that become state with it. If their files change meanwhile,
-        all is done again. Tables that cannot be read again stay as they are, and all is done again without them."""
+        all is done again. Tables that cannot be read again stay as they are, and all is done again without them;
+        `UnreadableTables` if some cannot be read at first."""
         tables, times_changed = self._divided_tables, 0
         while True:
-            loads = tables.plan(self.plan, self.record, site.number)
+            is_required = not self.standing.can_take_changes_back
+            loads = tables.plan(self.plan, self.record, site.number, is_required)
             reports = run_until_agreed(exchange, replace(split, loads=loads.loads), site.with_tables(loads.versions))
             problems, changed = loads.problems(reports), tables.find_changed(loads.loads)
             if not problems and not changed:
@@ -362,11 +373,8 @@ class Epochs:
             if changed and times_changed < ATTEMPTS_TO_READ:
                 continue
             for load in changed:
-                problems[load.table] = f"files of table {load.table!r} change each time while they are read"
-                if not load.is_refresh:
-                    raise StorageError(f"epoch {site.number}: {problems[load.table]}")
-            for name, problem in problems.items():
-                tables.put_off(name, problem, site.number)
+                problems[load.table] = "its files change each time while they are read"
+            tables.leave_out(loads.loads, problems, site.number)
 
     def read_tables(self) -> None:
         """Read the tables that rows are joined with, so that what is wrong with one is known before any epoch."""

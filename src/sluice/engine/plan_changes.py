@@ -61,6 +61,11 @@ class ChangeRequests:
         with self._lock:
             self._waiting.append(request)
 
+    def put_back(self, requests: Sequence[ChangeRequest]) -> None:
+        """Somebody took these and came to nothing with them: they are the first again."""
+        with self._lock:
+            self._waiting = [*requests, *self._waiting]
+
     def take(self) -> Sequence[ChangeRequest]:
         with self._lock:
             waiting, self._waiting = self._waiting, []

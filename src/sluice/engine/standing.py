@@ -11,6 +11,7 @@ from collections import deque
 from dataclasses import replace
 from typing import NamedTuple
 
+from sluice.control.controller import Controller
 from sluice.control.journal import name_plan
 from sluice.engine.checkpoint import OpenCheckpoint
 from sluice.engine.divided_tables import DividedTables
@@ -39,6 +40,16 @@ class Snapshot(NamedTuple):
     plan: Plan
     recorded: RecordedPlan
     record: EpochRecord
+
+
+class WayBack(NamedTuple):
+    """Where a flow stood before queries were added that need tables read: what it ran and its controller, as long as
+    this epoch is the newest one; and the changes that the next one was to have already."""
+
+    flow: FlowPlan
+    controller: Controller
+    newest: EpochRecord
+    applied: tuple[ChangeRequest, ...]
 
 
 class FlowStanding:
@@ -71,6 +82,8 @@ class FlowStanding:
         """Queries that are to be added and dropped."""
         self._applied: list[ChangeRequest] = []
         """Those that the next epoch is to commit."""
+        self._way_back: WayBack | None = None
+        """If one of these may have to be refused still."""
         self._committed_plan = checkpoint.recorded
         """That which the newest epoch went by."""
         self._lock = threading.Lock()
@@ -121,6 +134,7 @@ class FlowStanding:
         controller = self._settings.controller
         if controller.planned is not None:
             return
+        newest, before, applied = self._checkpoint.newest, self.flow, tuple(self._applied)
         failed = self._delivery.failed_queries(self.flow.names, self.flow.sinks)
         for request in (*([ChangeRequest(dropped=failed)] if failed else []), *self.changes.take()):
             try:
@@ -131,10 +145,27 @@ class FlowStanding:
                 continue
             self._go_by(flow)
             self._applied.append(request)
+        if len(self._applied) > len(applied) and self._divided_tables.needs_new(self.plan, newest.tables):
+            self._way_back = self._way_back or WayBack(before, controller.copy(), newest, applied)
         change = self._layout_change(self.recorded_plan)
         if change is not None:  # one step, however many changes there were
             record = controller.change_plan(self._newest_measured, change)
             self._lay_out(self.flow, self.recorded_plan, record)
+
+    @property
+    def can_take_changes_back(self) -> bool:
+        """Whether the next epoch can do without changes that it was to have."""
+        return self._way_back is not None and self._way_back.newest is self._checkpoint.newest
+
+    def take_changes_back(self) -> None:
+        """Go back to what ran before: tables that were to be read with the next epoch cannot be. The changes are asked
+        for again, and those that need these tables will be refused."""
+        assert self._way_back is not None
+        flow, controller, _, applied = self._way_back
+        self._settings.controller.go_back_to(controller)
+        self.changes.put_back([request for request in self._applied if request not in applied])
+        self._applied, self._way_back = list(applied), None
+        self._go_by(flow)
 
     def read_tables(self, flow: FlowPlan) -> None:
         """Read the tables of a flow that this run has not read yet."""
@@ -150,7 +181,7 @@ class FlowStanding:
         """An epoch is committed; its results are still to be shown."""
         self.record = record
         self.measured = self._measured_before = record.stats
-        self._committed_plan = self.recorded_plan
+        self._committed_plan, self._way_back = self.recorded_plan, None
 
     def note_end(self, stats: EpochStats) -> None:
         """The newest epoch is over; now it is known how long it took."""

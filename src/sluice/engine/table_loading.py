@@ -36,7 +36,8 @@ ROWS_AT_ONCE, BYTES_AT_ONCE = 1 << 19, 128 << 20
 @dataclass(frozen=True)
 class TableLoad:
     """A table that an epoch reads, into these states; `names` are what they go by in every plan. One that is read
-    again (`is_refresh`) may turn out to be unreadable: the epoch can do without it."""
+    again (`is_refresh`), or for a query that can still be refused, may turn out to be unreadable: it is not required.
+    """
 
     table: str
     schema: pa.Schema
@@ -45,6 +46,7 @@ class TableLoad:
     since: int
     listing: TableListing
     is_refresh: bool = False
+    is_required: bool = True
 
 
 def files_to_load(loads: Sequence[TableLoad]) -> list[InputFile]:
@@ -81,7 +83,7 @@ class TableReader:
                     started = clock.monotonic()
                     seconds["split"] += started - read
             except SluiceError as failure:
-                if not load.is_refresh:
+                if load.is_required:
                     raise
                 problem = str(failure)
             loaded.append(LoadedRows(load.table, len(own), rows, problem))

@@ -102,6 +102,10 @@ class EpochRecord:
     totals: Totals = field(default_factory=Totals)
     """What all epochs up to this one did together."""
 
+    def __deepcopy__(self, memo: object) -> EpochRecord:
+        """The same: it never changes, and may be large."""
+        return self
+
     @classmethod
     def before_all(cls, routing: Routing, streams: int) -> EpochRecord:
         """What stands for the newest epoch of a checkpoint as long as there is none."""
