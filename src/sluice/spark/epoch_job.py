@@ -56,7 +56,8 @@ EpochInput = DataFrame | Sequence[InputFile] | None
 
 @dataclass(frozen=True)
 class EpochJob:
-    """What is run for one epoch. `empty` is a DataFrame without rows, of the session whose settings count."""
+    """What is run for one epoch. Where rows come from a DataFrame, `empty` is one without rows, of the session whose
+    settings count."""
 
     context: SparkContext
     anchors: Anchors
@@ -66,7 +67,7 @@ class EpochJob:
     """How blobs reach sites of the sender's host; None if their bytes always go through Spark like those of others."""
     number: int
     plan: Plan
-    empty: DataFrame
+    empty: DataFrame | None = None
 
     def run(self, epoch_input: EpochInput, table_files: Sequence[InputFile] = ()) -> list[SiteReport]:
         """The reports of all sites, of each level; `BlobsLost` if a site could not read what it was sent. With the
@@ -131,6 +132,7 @@ class EpochJob:
         return as_pairs(self.context, run_tasks(self.context, frames, work, name))
 
     def _split_rows(self, batch: DataFrame) -> Any:
+        assert self.empty is not None, "rows come from a DataFrame"
         split, jvm = RowSplit(self.split, self.delivery), self.context._jvm
 
         def map_side(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

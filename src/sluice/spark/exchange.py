@@ -6,12 +6,12 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 from pyspark.serializers import pack_long
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sluice.control.site_assignment import Executor, SiteCount, changes, executors_needed, pack, spread
 from sluice.engine.agreement import Exchange
@@ -65,13 +65,11 @@ class Sites:
         self.context = self.session.sparkContext
         self.pool, self.name = pool_of(self.context), uuid.uuid4().hex
         self.shipping = Shipping(self.context)
-        # constants: Spark finds that it has no rows when it plans, and runs no task for it
-        self._empty = self.session.sql("SELECT CAST(NULL AS BINARY) AS frame WHERE FALSE")
         self.size, self.scales, self.arrange, self.places = size, scales, pack if scales else spread, places
         self._jobs = self._references_from = 0
         self._pause = 1
         # a task that Spark starts twice may be on another host the second time, and the first to end counts
-        self._by_reference = self.context.getConf().get("spark.speculation", "false") != "true"
+        self._by_reference = self.session.conf.get("spark.speculation", "false") != "true"
         self.executors = self.counted_with = self.pool.look()
         self.warm_up = WarmUp(self.pool.look, partial(rehearse, self.context)) if scales else None
         self.pool.use(self.name, [e.id for e in self.executors])
@@ -83,6 +81,11 @@ class Sites:
         self.pool.use(self.name, self.anchors.homes)
         self._ran_on = self.anchors.processes
         self._epochs_since = 0
+
+    @cached_property
+    def _empty(self) -> DataFrame:
+        """No rows, of the session whose settings count. Spark finds that out when it plans, and runs no task for it."""
+        return self.session.sql("SELECT CAST(NULL AS BINARY) AS frame WHERE FALSE")
 
     @property
     def site_keys(self) -> tuple[SiteKey, ...]:
@@ -194,7 +197,8 @@ class Sites:
             while True:
                 self._jobs += 1
                 delivery = self._deliver(site, by_reference) if self._by_reference else None
-                job = EpochJob(self.context, self.anchors, *shipped, delivery, site.number, site.plan, self._empty)
+                empty = self._empty if isinstance(epoch_input, DataFrame) else None
+                job = EpochJob(self.context, self.anchors, *shipped, delivery, site.number, site.plan, empty)
                 try:
                     with self.pool.running(self.name):
                         reports = job.run(epoch_input, files_to_load(split.loads))

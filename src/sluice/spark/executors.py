@@ -55,7 +55,7 @@ def await_executors(session: SparkSession) -> tuple[Executor, ...]:
     """The executors, after a little wait for those that were asked for, or else for the first."""
     context = session.sparkContext
     in_cluster = re.match(r"local-cluster\[\s*(\d+)", str(context.master))
-    expected = int(in_cluster[1]) if in_cluster else int(context.getConf().get("spark.executor.instances") or 1)
+    expected = int(in_cluster[1]) if in_cluster else int(session.conf.get("spark.executor.instances", "1") or 1)
     cluster = Cluster(context)
     deadline = time.monotonic() + _WAIT
     local = str(context.master).startswith("local") and not in_cluster
