@@ -131,9 +131,9 @@ class Sites:
     def _ask_for_executors(self, target_sites: int | None) -> bool:
         """Ask for executors that are missing for so many sites, if any; whether some sites have no slot of their own
         yet. Executors that came since the last spread have slots, but are of use when they are warm."""
-        executors = self.pool.look()
         if self.warm_up is None:
             return False
+        executors = self.pool.look()
         if not executors:
             return True  # all were lost; others come in their place
         sites = max(self.count, target_sites or 0)
