@@ -284,7 +284,7 @@ def nexmark_section(document: Document) -> str:
     nexmark = document["nexmark"]
     events, runs = nexmark["scale"]["events"], {(run["workload"], run["contender"]): run for run in nexmark["runs"]}
     bars = {bar["what"]: bar for bar in nexmark["bars"]}
-    queries = list(dict.fromkeys(run["workload"] for run in nexmark["runs"]))
+    queries = sorted({run["workload"] for run in nexmark["runs"]}, key=lambda query: int(query[1:]))
     peers = list(dict.fromkeys(run["contender"] for run in nexmark["runs"]))
     rows = [
         [query, *(_nexmark_rate(runs.get((query, peer)), bars.get(f"{query}, {_beside(peer)}")) for peer in peers)]
