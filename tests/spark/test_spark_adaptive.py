@@ -150,12 +150,14 @@ def test_input_that_waits_has_epochs_between_a_triggers_batches_and_these_come_i
     writer = sums(spark, tmp_path).options(epochBudget="200 milliseconds").trigger(processingTime="1 second")
     query = writer.start()
     slowDown(query, 0, "20 milliseconds")  # so that what a batch brings takes the site some epochs
-    for number, table in enumerate(TRADES[1:4], start=2):
+    arrive(tmp_path / "trades", TRADES[1])
+    until("slow epoch", lambda: rows_in(query) == 160)  # from which sites tell how long a row takes now
+    for number, table in enumerate(TRADES[2:5], start=3):
         arrive(tmp_path / "trades", table)
         until("more rows", lambda: rows_in(query) == number * 80)  # noqa: B023
         until("epoch between batches", lambda: records(query)[-1].stats.catch_up)
     slowDown(query, 0, "0 seconds")
-    arrive(tmp_path / "trades", *TRADES[4:])
+    arrive(tmp_path / "trades", *TRADES[5:])
     query.processAllAvailable()
     query.stop()
     assert_exact(tmp_path)
