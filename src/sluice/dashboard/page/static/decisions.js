@@ -47,7 +47,7 @@ export class DecisionsView {
   async advise() {
     if (newest() === undefined) return;
     const answer = await ask(`/api/advice/${encodeURIComponent(asked)}`);
-    if (answer === null || answer.policy === undefined) return;
+    if (answer?.policy !== asked) return; // another was chosen meanwhile
     const wanted = answer.decisions;
     const waits = answer.waits_for ? `A running policy would first wait for what is under way: ${answer.waits_for}.` : "";
     const over = answer.epochs ? `Asked about the last ${answer.epochs} epochs.` : "";

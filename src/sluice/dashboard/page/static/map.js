@@ -81,11 +81,12 @@ export class MapView {
     const [marks, frame, last] = await Promise.all([
       loadMarks(), loadUnits(point.epoch), follows ? loadUnits(earlier.epoch) : null,
     ]);
-    if (current()?.epoch !== point.epoch || frame === null) return;
+    const strip = store.strips.find((one) => one.epoch === point.epoch);
+    if (current()?.epoch !== point.epoch || frame === null || strip === undefined) return;
     this.strip.marks = marks;
     this.strip.draw();
     const here = marks.filter((mark) => mark.epoch === point.epoch || epochOf(mark) === point.epoch);
-    this.units.show(frame, point.sites, last, here);
+    this.units.show(frame, strip, last, here);
     this.tellScale();
     this.heading.textContent = `${count(point.units)} units at ${count(point.sites)} sites in epoch ${count(point.epoch)}`;
     const refused = here.filter((mark) => mark.fate === "refused").length;

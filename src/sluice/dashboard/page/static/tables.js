@@ -6,7 +6,8 @@ const DRAWN = 200;
 
 /**
  * A table of rows. A column has a `name`, a `value(row)` to sort by, and a `cell(row)`: a text or an element;
- * `words` are left-aligned. What was sorted by and searched for stays when rows are replaced.
+ * `words` are left-aligned; those of a `wide` one have a line of their own on a phone. What was sorted by and
+ * searched for stays when rows are replaced.
  */
 export class SortedTable {
   constructor(columns, { sortBy = 0, descending = true, search = "", label = "" } = {}) {
@@ -15,7 +16,7 @@ export class SortedTable {
     this.by = sortBy;
     this.descending = descending;
     this.heads = columns.map((column, number) =>
-      element("th", { scope: "col", class: column.words ? "words" : "" },
+      element("th", { scope: "col", class: styles(column) },
         element("button", { type: "button", title: column.title, onclick: () => this.sort(number) }, column.name)));
     this.body = element("tbody");
     this.rest = element("p", { class: "note" });
@@ -54,11 +55,13 @@ export class SortedTable {
       else head.removeAttribute("aria-sort");
     });
     this.body.replaceChildren(...sorted.slice(0, DRAWN).map((row) => element("tr", {},
-      ...this.columns.map((one) => element("td", { class: one.words ? "words" : "" }, one.cell ? one.cell(row) : String(one.value(row)))))));
+      ...this.columns.map((one) => element("td", { class: styles(one) }, one.cell ? one.cell(row) : String(one.value(row)))))));
     const left = sorted.length - DRAWN;
     this.rest.textContent = left > 0 ? `and ${left.toLocaleString("en")} more: sort or search to see others` : "";
   }
 }
+
+const styles = ({ words, wide }) => [words && "words", wide && "wide"].filter(Boolean).join(" ");
 
 function compare(a, b) {
   if (a === b) return 0;
@@ -73,7 +76,7 @@ export function decisionTable(marks) {
     { name: "epoch", value: (one) => one.epoch },
     { name: "by", value: (one) => one.policy, words: true },
     { name: "decision", value: (one) => one.action, words: true },
-    { name: "because", value: (one) => one.reason, words: true },
+    { name: "because", value: (one) => one.reason, words: true, wide: true },
     { name: "outcome", value: (one) => one.outcome, words: true, cell: (one) => element("span", { class: one.fate }, one.outcome) },
   ], { label: "Decisions" });
   table.show(marks);

@@ -17,10 +17,11 @@ export class UnitMap {
     canvas.addEventListener("pointerleave", hideTip);
   }
 
-  /** Show a frame; what moved since the one before flies, if that is the frame of the epoch before. */
-  show(frame, sites, before, marks) {
+  /** Show a frame and its sites' part of the strip; what moved since the epoch before flies, if that was shown. */
+  show(frame, strip, before, marks) {
     const last = this.frame;
-    this.sites = Math.max(sites, 1);
+    this.strip = strip;
+    this.sites = Math.max(strip.sites, 1);
     this.frame = frame;
     this.marks = marks;
     this.arrivals = before === null ? [] : arrivals(frame, before);
@@ -81,8 +82,9 @@ export class UnitMap {
   drawBoxes() {
     const { context, layout, places } = this;
     const tiny = layout.size < SMALLEST;
-    const sums = siteSums(this.frame, this.metric.unit, this.sites);
-    const most = sums.reduce((a, b) => Math.max(a, b), 0);
+    const values = this.strip[this.metric.key]; // a shared unit's work is at each of its holders, its square at one
+    const valueOf = (site) => values[Math.floor(site / this.strip.group)];
+    const most = values.reduce((a, b) => Math.max(a, b), 0);
     const [rule, soft] = [colour("rule"), colour("soft")];
     context.font = "11px system-ui, sans-serif";
     context.textBaseline = "middle";
@@ -90,7 +92,7 @@ export class UnitMap {
     for (let site = 0; site < this.sites; site += 1) {
       const [left, top] = boxOf(site, layout);
       if (tiny) {
-        context.fillStyle = this.shades[shadeOf(sums[site], most)];
+        context.fillStyle = this.shades[shadeOf(valueOf(site), most)];
         context.fillRect(left, top, layout.boxWidth, layout.boxHeight);
       } else if (layout.gap > 1) {
         context.strokeStyle = rule;
@@ -98,8 +100,8 @@ export class UnitMap {
       }
       if (!layout.head) continue;
       context.fillStyle = soft;
-      const long = `site ${site} · ${places.units[site]} units · ${this.metric.unitText(sums[site])}`;
-      context.fillText(layout.boxWidth > 135 ? long : `${site}`, left + 5, top + 10, layout.boxWidth - 8);
+      const long = `site ${site} · ${places.units[site]} units · ${this.metric.text(valueOf(site))}`;
+      context.fillText(layout.boxWidth > 165 ? long : `${site}`, left + 5, top + 10, layout.boxWidth - 8);
     }
   }
 
@@ -190,10 +192,4 @@ function mostUnits(frame, sites) {
   const counts = new Uint32Array(sites);
   for (let unit = 0; unit < frame.count; unit += 1) counts[Math.min(frame.site[unit], sites - 1)] += 1;
   return counts.reduce((a, b) => Math.max(a, b), 1);
-}
-
-function siteSums(frame, column, sites) {
-  const sums = new Float64Array(sites);
-  for (let unit = 0; unit < frame.count; unit += 1) sums[Math.min(frame.site[unit], sites - 1)] += frame[column][unit];
-  return sums;
 }
