@@ -116,6 +116,15 @@ class TestHotUnits:
         grid = SharedUnit(0, (0, 1, 2, 3), (0, 1), (0, 0), grid_shape=(2, 2))
         assert HotUnits().decide(shared_by(hot(), grid, 0.9, rows=500, results=12_500, size=1000)) == ()
 
+    def test_another_grid_of_the_same_size_is_no_remedy_for_a_slow_site(self) -> None:
+        """Of two inputs with about as many rows now this one has more, now that one."""
+        grid = SharedUnit(0, (0, 1, 2, 3, 4, 5), (0, 1), (0, 0), grid_shape=(2, 3))
+        view = shared_by(hot(sites=6), grid, 0.6, rows=500, results=12_500, size=1000)
+        idle, first = view.sites.idle.copy(), view.units.first_rows.copy()
+        idle[2], first[0] = 0.0, 1900  # which came to three sites each, the others to two: now 3 x 2 sends less
+        slow = view.with_sites(idle=idle)
+        assert HotUnits().decide(slow) == HotUnits().decide(slow.with_units(first_rows=first)) == ()
+
     def test_a_shared_unit_gets_more_holders(self) -> None:
         grid = SharedUnit(0, (0, 1), (0, 1), (0, 0), grid_shape=(2, 1))
         actions = HotUnits().decide(shared_by(hot(), grid, 1.0, rows=750, results=25_000, size=1000))

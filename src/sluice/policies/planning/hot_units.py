@@ -30,10 +30,13 @@ class _Work:
     def at_each(self, holders: int) -> tuple[float, tuple[int, ...]]:
         """The rows and results at each of so many holders, and the grid on which they stand; none for a stream that is
         joined with itself, whose rows go everywhere."""
-        if len(self.rows) == 1:
-            return self.rows[0] + self.results / holders, ()
-        lines = best_grid(holders, self.rows)
-        return (copied_rows(lines, self.rows) + self.results) / holders, lines
+        lines = () if len(self.rows) == 1 else best_grid(holders, self.rows)
+        return self.at_each_of(holders, lines), lines
+
+    def at_each_of(self, holders: int, lines: tuple[int, ...]) -> float:
+        """The rows and results at each of so many holders that stand on a grid, or all get every row."""
+        rows = copied_rows(lines, self.rows) / holders if lines else sum(self.rows)
+        return rows + self.results / holders
 
     def bytes_at_each(self, holders: int) -> float:
         """The state that each of so many holders has."""
@@ -104,7 +107,7 @@ class HotUnits:
     def _about_shared(
         self, view: ClusterView, sharing: SharedUnit, busy: np.ndarray, cost: np.ndarray
     ) -> tuple[Action, ...]:
-        """Other holders for a shared unit, if that is much better; one, if that is no worse."""
+        """Other holders for a shared unit, or another grid, if that is much better; one holder, if that is no worse."""
         unit, place = sharing.unit, view.units.index_of(sharing.unit)
         own = view.shared.slices.unit == place
         if view.units.unready[place] or not own.any() or (not sharing.grid_shape and len(sharing.inputs) == 2):
@@ -124,7 +127,9 @@ class HotUnits:
             return tuple(Release(unit, site, reason) for site in sharing.holders[1:])
         level, holders = self._best(view, hot, np.maximum(others, 0.0), sharing.holders, average, stored)
         lines = hot.at_each(len(holders))[1]
-        if (set(holders) == set(sharing.holders) and lines == sharing.grid_shape) or level * self.th_imb > busy.max():
+        now = np.maximum(others, 0.0)  # by the same reckoning: sites that are slow are so on any grid
+        now[sites] += hot.at_each_of(len(sites), sharing.grid_shape) * average
+        if level * self.th_imb > min(float(busy.max()), float(now.max())):
             return ()
         reason = (
             f"the busiest site is {busy.max():.0%} busy; with unit {unit} at {len(holders)} sites{_shape(lines)}, "
