@@ -20,8 +20,9 @@ ROWS = Rows(
     keys=200_000,
     hot=Hot(units=1, of=EIGHT, share=0.25, first=FILES, files=FILES, step=0),
 )
+FIXED_SITES = {"minSites": str(EIGHT), "maxSites": str(EIGHT)}
 BUDGET = {"epochBudget": "5 minutes"}  # more than any epoch takes: no input waits
-ELASTIC = Contender("elastic", "elastic", BUDGET)
+ELASTIC = Contender("elastic", "elastic", BUDGET | FIXED_SITES)
 HYBRID_FIXED = Contender("hybrid, fixed units", "hybrid", settings={"divide": False, "share": False})
 LAST = 5
 """Epochs at the end of a run that count."""
