@@ -72,15 +72,11 @@ class TimeWindowsGroupBy:
     def compact(self, input_: int, run: Run, after: Times) -> Run:
         """One partial a group and pane, where merged runs brought several."""
         keys, partials = self._split_columns(run.rows)
-        groups = group_rows([*keys, pa.array(run.times)], _with_pane(run.hashes, run.times))
+        groups = group_rows([*keys, pa.array(run.times)], _places_in_order(run))
         if groups.count == len(run):
             return run
-        merged = self.aggregation.merge(partials, groups)
-        first = groups.first
-        order = np.lexsort((run.times[first], run.hashes[first]))
-        at = first[order]
-        rows = self._batch(keys, run.times, at, merged.take(pa.array(order)))
-        return Run(run.order[at], run.times[at], rows, run.scale, run.earliest, run.latest)
+        rows = self._batch(keys, run.times, groups.first, self.aggregation.merge(partials, groups))
+        return Run(run.order[groups.first], run.times[groups.first], rows, run.scale, run.earliest, run.latest)
 
     def epoch(
         self, number: int, new: Sequence[Run | None], state: State, before: Times, after: Times
@@ -180,6 +176,14 @@ class TimeWindowsGroupBy:
 def _sort_by_time(times: np.ndarray, places: np.ndarray) -> np.ndarray:
     order: np.ndarray = places[np.argsort(times[places], kind="stable")]
     return order
+
+
+def _places_in_order(run: Run) -> np.ndarray:
+    """A hash of group and time that grows along the run: its groups come in the run's own order, with nothing to sort.
+    It is the place of the row's hash and time among those that there are."""
+    begins = changes(run.hashes) | changes(run.times)
+    places: np.ndarray = np.cumsum(begins, dtype=np.uint32)
+    return places
 
 
 def _with_pane(hashes: np.ndarray, times: np.ndarray) -> np.ndarray:
