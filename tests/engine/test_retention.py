@@ -149,3 +149,27 @@ def test_memory_and_time_go_to_the_levels_that_need_them(tmp_path):
     (stats,) = query.epochs.record.stats.sites
     assert stats.spilled_units == 0 and stats.disk_bytes == 0 and stats.memory_bytes > 0.5 * stats.memory_limit
     query.close()
+
+
+@pytest.mark.parametrize("sites", [1, 2])
+def test_an_epoch_keeps_none_of_its_own_rows_that_have_met_all_their_partners(tmp_path, sites):
+    """Epochs are ten times as long as the window: of each, the last second is kept."""
+    spec = join([stream("a"), stream("b")], (SECOND, SECOND))
+    query, seen = DirectQuery(spec, tmp_path, sites, PARTITIONS), [[], []]
+    for epoch in range(6):
+        long = [pa.concat_tables(second_of(s, 10 * epoch + second) for second in range(10)) for s in spec.streams]
+        for kept, table in zip(seen, long, strict=True):
+            kept.append(table)
+        query.run(long)
+        assert max(rows_by_input(query).values()) <= 2.5 * KEYS, epoch
+    query.close()
+    assert multiset(query.results()) == multiset(batch_join(spec, [pa.concat_tables(tables) for tables in seen]))
+
+
+def test_a_closed_window_is_not_written(tmp_path):
+    bars = source("a", delay=0).groupBy("k").window("1 second").agg(n=("*", "count"))
+    plan = plan_of([bars.relation])
+    query = DirectQuery(plan, tmp_path, 1, PARTITIONS)
+    query.run([pa.concat_tables(second_of(s, second) for second in range(10)) for s in plan.sources])
+    assert rows_by_input(query) == {0: KEYS}
+    query.close()

@@ -105,7 +105,7 @@ class _SiteEpoch:
         with self.stopwatch.measure("durable"):
             in_time = subtract(self.held, unite_all(part for units, _ in lagging for part in units))
             after = [*lagging, *([(in_time, self.now)] if in_time else [])]
-            retention = self.level.retention(cohorts, after, self.freezing.cohorts(cohorts))
+            retention = self.level.retention(after, after, self.freezing.cohorts(cohorts))
             manifest = transaction.commit(retention, self._preparations(self.freezing.choose(transaction)))
         frozen = self.freezing.frozen_after(manifest, cohorts, lagging, self.now)
         yield from site_input.forwarded

@@ -82,8 +82,8 @@ def _span(times: np.ndarray) -> tuple[int, int]:
 
 def merge_sorted(runs: list[Run], keep_from: int | np.ndarray | None) -> Run:
     """Several runs as one, without the rows below a time: one for all, or one for each row of the runs in turn."""
-    if len(runs) == 1 and keep_from is None:
-        return runs[0]
+    if len(runs) == 1:
+        return _keep_needed(runs[0], keep_from)
     times = np.concatenate([r.times for r in runs])
     hashes = np.concatenate([hash_part(r.order) for r in runs])
     kept = np.arange(len(times)) if keep_from is None else np.flatnonzero(times >= keep_from)
@@ -94,6 +94,15 @@ def merge_sorted(runs: list[Run], keep_from: int | np.ndarray | None) -> Run:
     order = np.lexsort((times, hashes)) if scale.shift else np.argsort(key, kind="stable")
     rows = pa.concat_batches([r.rows for r in runs]).take(pa.array(kept[order]))
     return run_of(hashes[order], times[order], rows)
+
+
+def _keep_needed(run: Run, keep_from: int | np.ndarray | None) -> Run:
+    """A run without the rows below a time, or each below its own; those that stay are in order."""
+    needed = None if keep_from is None else run.times >= keep_from
+    if needed is None or needed.all():
+        return run
+    places = np.flatnonzero(needed)
+    return run_of(run.hashes[places], run.times[places], run.rows.take(pa.array(places)))
 
 
 def encode(layout: Layout, run: Run) -> pa.Buffer:

@@ -215,9 +215,7 @@ class Transaction:
     def stage(self, input_: InputNumber, run: Run) -> None:
         """Add new rows of one input to the state, except those that can match nothing any more."""
         self._expect(_Phase.IN_TURN, "state is added")
-        bounds = self._retention[input_].bounds_of([run])
-        if bounds is not None and np.any(run.times < bounds):
-            run = merge_sorted([run], bounds)
+        run = merge_sorted([run], self._retention[input_].bounds_of([run]))
         if len(run):
             self._added.setdefault(input_, []).append(run)
             self._turn_bytes += run.rows.nbytes + 8 * len(run) + PAGE_BYTES
@@ -263,7 +261,9 @@ class Transaction:
         if to_do.freeze:
             self._freeze(to_do.freeze, retention)
         for input_, added in sorted(self._added.items()):
-            self._writer.write_pieces(NewSegment(input_, merge_sorted(added, None), self.holdings.units))
+            needed = merge_sorted(added, retention[input_].bounds_of(added))
+            if len(needed):  # of an epoch longer than its window most rows have met all their partners by now
+                self._writer.write_pieces(NewSegment(input_, needed, self.holdings.units))
         self.generations.merge(retention)
         self._rewriter.merge(retention, to_do.set_apart)
         self._rewriter.set_apart(to_do.set_apart, retention, to_do.bytes_apart)
