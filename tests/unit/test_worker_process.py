@@ -38,3 +38,23 @@ def test_memory_is_reused_and_modules_are_left_out_of_collections_once_a_kind_of
     assert kept_at_first == 0
     assert kept == kept_later > 10_000
     assert kept_of_both_kinds > kept + 100_000
+
+
+_CONNECTION = """
+import socket
+from sluice.spark.worker_process import begin_task
+
+listener = socket.create_server(("127.0.0.1", 0))
+connection = socket.create_connection(listener.getsockname())
+others = socket.socketpair(), open("/dev/null")
+before = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+begin_task(int)
+begin_task(str)
+print(before, connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+"""
+
+
+def test_the_connection_to_the_executor_does_not_keep_small_pieces_back() -> None:
+    out = subprocess.run([sys.executable, "-c", _CONNECTION], capture_output=True, text=True, check=True).stdout
+    before, after = map(int, out.split())
+    assert not before and after
