@@ -16,7 +16,7 @@ import pyarrow as pa
 from sluice.expressions.kernels.arrow_numpy import numbers, valid
 from sluice.kernels.hashing import hash_keys
 from sluice.kernels.int128 import halves
-from sluice.kernels.order import changes, sorting
+from sluice.kernels.order import changes, sort_by_hash, sorting
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ def group_rows(columns: Sequence[pa.Array], hashes: np.ndarray | None = None, *,
     words = [word for column in columns for word in _words(column)]
     if hashes is None:
         hashes = _hash_words(words)
-    order = _by_hash(hashes)
-    hashes, words = _at(hashes, order), [_at(word, order) for word in words]
+    order, hashes = _by_hash(hashes)
+    words = [_at(word, order) for word in words]
     new_hash = _changes([hashes])
     new_key = new_hash | _changes(words)
     shared = _where_keys_share_a_hash(new_hash, new_key)
@@ -184,11 +184,11 @@ def _hash_words(words: Sequence[np.ndarray]) -> np.ndarray:
     return hash_keys([pa.array(word) for word in words])
 
 
-def _by_hash(hashes: np.ndarray) -> np.ndarray | None:
-    """The stable order by hash; None if the rows are in it."""
+def _by_hash(hashes: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
+    """The stable order by hash, None if the rows are in it, and the hashes in that order."""
     if not np.any(hashes[1:] < hashes[:-1]):
-        return None
-    return sorting(hashes, np.zeros(len(hashes), dtype=np.int8))
+        return None, hashes
+    return sort_by_hash(hashes, np.zeros(len(hashes), dtype=np.int8))
 
 
 def _by_key(hashes: np.ndarray, words: Sequence[np.ndarray]) -> np.ndarray:

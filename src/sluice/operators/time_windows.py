@@ -49,10 +49,13 @@ class TimeWindowsGroupBy:
         if self.spec.shift:
             times = times - self.spec.shift
         keys = [rows.column(k) for k in self.spec.keys]
-        panes = times - times % self.spec.pane
         encoded = encode_texts(keys)
         hashes = hash_group_keys(encoded, rows=rows.num_rows)
-        groups = group_rows([*encoded, pa.array(panes)], _with_pane(hashes, panes))
+        panes = times - times % self.spec.pane
+        if panes.min() == panes.max():  # as of windows that are longer than an epoch
+            groups = group_rows(encoded, hashes)
+        else:
+            groups = group_rows([*encoded, pa.array(panes)], _with_pane(hashes, panes))
         partial = self.aggregation.partial(rows, times, groups)
         return Outgoing(hashes[groups.first], self._batch(keys, panes, groups.first, partial))
 
