@@ -84,6 +84,13 @@ def test_hashes_are_part_of_the_checkpoint_format():
     assert both.tolist() == [4180292658]
 
 
+def test_a_row_has_the_same_hash_among_few_and_many():
+    numbers, texts = np.arange(40_000), [f"key {i % 1000}" for i in range(40_000)]
+    columns = [pa.array(numbers), pa.array(texts)]
+    pieces = [hash_keys([column.slice(start, 7_000) for column in columns]) for start in range(0, 40_000, 7_000)]
+    assert np.array_equal(hash_keys(columns), np.concatenate(pieces))
+
+
 def test_hashes_spread_evenly_over_units():
     for column in (pa.array(np.arange(100_000)), pa.array([f"user-{i:09d}" for i in range(100_000)])):
         counts = np.bincount(Directory(256).unit_of(hash_keys([column])), minlength=256)
