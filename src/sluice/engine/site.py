@@ -85,9 +85,9 @@ class _SiteEpoch:
         self.now = site_input.newest(self.task.newest)
         cohorts = self._cohorts()
         with self.stopwatch.measure("open"):
-            transaction = self._begin(self.level.retention(cohorts, cohorts, self.freezing.cohorts(cohorts)))
+            transaction = self._begin(self.level.retention(cohorts, self.freezing.cohorts(cohorts)))
         cleaning = self.clock.monotonic()
-        yield from self._clean_up(transaction, self.level.retention(cohorts, cohorts))
+        yield from self._clean_up(transaction, self.level.retention(cohorts))
         cleaning = self.clock.monotonic() - cleaning
         for input_, run in (*new.items(), *self.probe_only.items()):
             places, rows = self.level.count(input_, run, self.held)
@@ -105,7 +105,7 @@ class _SiteEpoch:
         with self.stopwatch.measure("durable"):
             in_time = subtract(self.held, unite_all(part for units, _ in lagging for part in units))
             after = [*lagging, *([(in_time, self.now)] if in_time else [])]
-            retention = self.level.retention(after, after, self.freezing.cohorts(cohorts))
+            retention = self.level.retention(after, self.freezing.cohorts(cohorts))
             manifest = transaction.commit(retention, self._preparations(self.freezing.choose(transaction)))
         frozen = self.freezing.frozen_after(manifest, cohorts, lagging, self.now)
         yield from site_input.forwarded

@@ -76,17 +76,15 @@ class SiteLevel:
             self._watermarks[newest] = OriginWatermarks(self.plan, watermarks(newest, self._delays))
         return self._watermarks[newest].at(node)
 
-    def retention(
-        self, begun: Sequence[Cohort], reached: Sequence[Cohort], frozen: Sequence[Cohort] = ()
-    ) -> Mapping[InputNumber, Retention]:
+    def retention(self, reached: Sequence[Cohort], frozen: Sequence[Cohort] = ()) -> Mapping[InputNumber, Retention]:
         """How long rows of each input are needed, and how merged runs get smaller, as its readers say of each unit: by
-        where it had `begun` and how far it has `reached`.
+        how far it has `reached`.
 
         Units with `frozen` state are judged by where the streams were then. What came after is needed too, if nobody
         else can need it: it has not met yet what is frozen.
         """
         frozen = [cohort for cohort in frozen if cohort[0]]
-        begun_at, frozen_at = (_cohort_of(cohorts, self.holdings.unit_numbers) for cohorts in (begun, frozen))
+        reached_at, frozen_at = (_cohort_of(cohorts, self.holdings.unit_numbers) for cohorts in (reached, frozen))
 
         def of(input_: InputNumber) -> Retention:
             operator, _ = self.compiled.first_reader(input_)
@@ -97,7 +95,7 @@ class SiteLevel:
                 compacting = tuple((own, compact) for units, compact in compacting if (own := intersect(units, here)))
             return Retention(
                 self.holdings.directories[input_],
-                self._keep_from(input_, begun, begun_at, cold, frozen_at),
+                self._keep_from(input_, reached, reached_at, cold, frozen_at),
                 compacting,
                 self.compiled.time_kept(input_),
                 operator.shrinks,
@@ -113,20 +111,20 @@ class SiteLevel:
     def _keep_from(
         self,
         input_: InputNumber,
-        begun: Sequence[Cohort],
-        begun_at: np.ndarray,
+        reached: Sequence[Cohort],
+        reached_at: np.ndarray,
         frozen: Sequence[Cohort],
         frozen_at: np.ndarray,
     ) -> np.ndarray:
         """From which time on each unit needs rows of an input; the latest such time for units that are not held."""
-        if len(begun) == 1 and not frozen:
-            return self._keep_all_from(self._bound(input_, begun[0][1], None))
+        if len(reached) == 1 and not frozen:
+            return self._keep_all_from(self._bound(input_, reached[0][1], None))
         held = numbers(self.holdings.units_of(input_))
         frozen_since = [None, *(newest for _, newest in frozen)]
         cold_at = frozen_at[held] + 1 if frozen else 0
-        pairs, pair_of = np.unique(begun_at[held] * len(frozen_since) + cold_at, return_inverse=True)
+        pairs, pair_of = np.unique(reached_at[held] * len(frozen_since) + cold_at, return_inverse=True)
         places = (divmod(pair, len(frozen_since)) for pair in pairs.tolist())
-        bounds = [self._bound(input_, begun[at][1], frozen_since[cold]) for at, cold in places]
+        bounds = [self._bound(input_, reached[at][1], frozen_since[cold]) for at, cold in places]
         keep_from = np.full(self.holdings.unit_numbers, max(bounds, default=KEEPS_ALL))
         keep_from[held] = np.array(bounds, dtype=np.int64)[pair_of]
         return keep_from

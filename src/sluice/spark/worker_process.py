@@ -6,6 +6,7 @@ import ctypes
 import gc
 import os
 import socket
+import stat
 from collections import Counter
 from contextlib import suppress
 from functools import cache
@@ -62,7 +63,9 @@ def _connections_to_this_host() -> tuple[socket.socket, ...]:
     connections = []
     with suppress(OSError):  # elsewhere than on Linux
         for name in os.listdir("/proc/self/fd"):
-            with suppress(OSError, ValueError):  # no socket, or not connected
+            with suppress(OSError, ValueError):  # closed by now, or not connected
+                if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                    continue
                 connection = socket.socket(fileno=os.dup(int(name)))
                 is_tcp = connection.family in (socket.AF_INET, socket.AF_INET6)
                 if is_tcp and connection.type == socket.SOCK_STREAM and _is_loopback(connection.getpeername()[0]):
