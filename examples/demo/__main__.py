@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from examples.demo import beside_spark, rows, slow_site
 from examples.demo.check import is_exact
+from sluice.dashboard.report import report_checkpoint
 from sluice.state.files.workspace import temporary_directory
 
 LEAST_FILES = 12
@@ -29,7 +30,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--files", type=int, default=22, help="files in each stream (default %(default)s)")
     parser.add_argument("--rows", type=int, default=40_000, help="rows in each file (default %(default)s)")
-    parser.add_argument("--report", default="demo-report.html", help="where the page goes (default %(default)s)")
+    parser.add_argument("--report", default="demo-report.html", help="where the charts go (default %(default)s)")
+    parser.add_argument("--page", default="demo-page.html", help="where hybrid's live page goes (default %(default)s)")
     args = parser.parse_args()
     if args.files < LEAST_FILES or args.rows < rows.LATE_PER_FILE:
         parser.error(f"needs at least {LEAST_FILES} files and {rows.LATE_PER_FILE} rows in each")
@@ -43,6 +45,8 @@ def main() -> int:
         ending.callback(spark.stop)
         right = show_race(spark, home, args.files // 2, args.rows)
         right &= show_slow_site(spark, home, args.files, args.rows, planted, args.report)
+        report_checkpoint(str(slow_site.checkpoint(home / "hybrid")), args.page)
+        print(f"The live page of hybrid, frozen: {os.path.abspath(args.page)}")
         return 0 if right else 1
 
 
@@ -78,7 +82,7 @@ def show_slow_site(
             f"{max(epoch.latency for epoch in after):5.1f} s; units moved: {outcome.moves}"
         )
     slow_site.write_page(outcomes, report)
-    print(f"Both as a page: {os.path.abspath(report)}")
+    print(f"Both in charts: {os.path.abspath(report)}")
     return right
 
 

@@ -87,7 +87,7 @@ def _start(spark: SparkSession, home: Path, policy: str) -> Query:
     return flow.start(
         pairs.writeStream.format("parquet")
         .option("path", str(home / "out"))
-        .option("checkpointLocation", str(home / "checkpoint"))
+        .option("checkpointLocation", str(checkpoint(home)))
         .option("sites", SITES)
         .option("partitions", UNITS)
         .policy(policy, collect="1 second")
@@ -126,6 +126,11 @@ def _paces(query: Query, arrivals: Arrivals, rows: int) -> list[EpochPace]:
             paces.append(EpochPace(end, rate, end - arrived))
             files, before = files + epoch["numInputRows"] // (len(COLUMNS) * rows), end
     return paces
+
+
+def checkpoint(home: Path) -> Path:
+    """Where a policy's run keeps its state, until the demo ends."""
+    return home / "checkpoint"
 
 
 def write_page(outcomes: list[Outcome], path: str) -> None:

@@ -4,7 +4,8 @@ import { colour, element, heatShades, hideTip, shadeOf, showTip } from "./dom.js
 import { bytes, count, rows, seconds, share } from "./format.js";
 import { ask } from "./store.js";
 
-const [WIDE, HIGH, ACROSS, DOWN] = [180, 58, 134, 18];
+const [WIDE, HIGH, ACROSS, DOWN] = [180, 58, 150, 18];
+const GAP = 14; // for an edge that passes a column
 const IN_SIGHT = 7; // boxes that a screen has one below the other: columns of fewer are centred in them
 
 function svg(name, attributes, ...children) {
@@ -44,46 +45,68 @@ export class PlanView {
       this.holder.replaceChildren(element("p", { class: "empty" }, "The checkpoint does not say what this query computes."));
       return;
     }
-    const places = place(graph);
+    const ways = findWays(graph);
+    const places = place(graph, ways);
     const width = Math.max(...[...places.values()].map(({ x }) => x)) + WIDE + 8;
-    const height = Math.max(...[...places.values()].map(({ y }) => y)) + HIGH + 8;
+    const height = Math.max(...[...places.values()].map(({ y, high }) => y + high)) + 8;
     const shades = heatShades();
     const most = Math.max(1, ...graph.edges.map((edge) => edge.rows));
-    const arrivals = arrive(graph, places);
+    const arrivals = arrive(graph, (edge) => places.get(ways.get(edge).at(-2)));
     this.holder.replaceChildren(svg("svg", { class: "plan", width, height, viewBox: `0 0 ${width} ${height}`, role: "img" },
-      ...graph.edges.map((edge) => drawEdge(edge, places, arrivals.get(edge), most)),
+      ...graph.edges.map((edge) => drawEdge(edge, ways.get(edge).map((id) => places.get(id)), arrivals.get(edge), most)),
       ...graph.nodes.map((node) => drawNode(node, places.get(node.id), shades))));
   }
 }
 
-/** Columns from streams to queries; within one, each is near those that it gets rows from. */
-function place(graph) {
+/** The ids that each edge goes by: its source, a gap in each column between, and its target. */
+function findWays(graph) {
+  const levels = new Map(graph.nodes.map((node) => [node.id, node.level]));
+  return new Map(graph.edges.map((edge, number) => {
+    const between = levels.get(edge.target) - levels.get(edge.source) - 1;
+    return [edge, [edge.source, ...Array.from({ length: between }, (_, n) => `${number} ${n}`), edge.target]];
+  }));
+}
+
+/** Columns from streams to queries; within one, boxes and gaps for edges are each near those that lead to them. */
+function place(graph, ways) {
+  const levels = new Map(graph.nodes.map((node) => [node.id, node.level]));
   const columns = new Map();
-  for (const node of graph.nodes) columns.set(node.level, [...(columns.get(node.level) ?? []), node]);
-  const tallest = Math.max(...[...columns.values()].map((nodes) => nodes.length));
+  const sources = new Map();
+  const add = (id, level, high) => {
+    columns.set(level, [...(columns.get(level) ?? []), { id, high }]);
+    sources.set(id, []);
+  };
+  for (const node of graph.nodes) add(node.id, node.level, HIGH);
+  for (const way of ways.values()) {
+    way.slice(1, -1).forEach((id, n) => add(id, levels.get(way[0]) + 1 + n, GAP));
+    way.slice(1).forEach((id, n) => sources.get(id).push(way[n]));
+  }
+  const tall = (column) => column.reduce((sum, { high }) => sum + high + DOWN, 0);
+  const tallest = Math.min(Math.max(...[...columns.values()].map(tall)), IN_SIGHT * (HIGH + DOWN));
   const places = new Map();
-  const sources = new Map(graph.nodes.map((node) => [node.id, []]));
-  for (const edge of graph.edges) sources.get(edge.target).push(edge.source);
   for (const level of [...columns.keys()].sort((a, b) => a - b)) {
-    const nodes = columns.get(level);
-    const centre = (node) => {
-      const ys = sources.get(node.id).map((id) => places.get(id)?.y ?? 0);
+    const column = columns.get(level);
+    const centre = ({ id }) => {
+      const ys = sources.get(id).map((source) => places.get(source)).map(({ y, high }) => y + high / 2);
       return ys.length ? ys.reduce((a, b) => a + b, 0) / ys.length : 0;
     };
-    if (level > 0) nodes.sort((a, b) => centre(a) - centre(b));
-    const free = Math.max(0, Math.min(tallest, IN_SIGHT) - nodes.length) * (HIGH + DOWN);
-    nodes.forEach((node, n) => places.set(node.id, { x: 4 + level * (WIDE + ACROSS), y: 4 + free / 2 + n * (HIGH + DOWN) }));
+    if (level > 0) column.sort((a, b) => centre(a) - centre(b));
+    let y = 4 + Math.max(0, tallest - tall(column)) / 2;
+    for (const { id, high } of column) {
+      places.set(id, { x: 4 + level * (WIDE + ACROSS), y, high });
+      y += high + DOWN;
+    }
   }
   return places;
 }
 
-/** How far down its target's side each edge arrives: in the order of their sources, so that none crosses another. */
-function arrive(graph, places) {
+/** How far down its target's side each edge arrives: in the order in which they come, so that none crosses another. */
+function arrive(graph, lastBefore) {
   const into = new Map();
   for (const edge of graph.edges) into.set(edge.target, [...(into.get(edge.target) ?? []), edge]);
   const arrivals = new Map();
   for (const edges of into.values()) {
-    edges.sort((a, b) => places.get(a.source).y - places.get(b.source).y);
+    edges.sort((a, b) => lastBefore(a).y - lastBefore(b).y);
     const sides = edges.length === 2 ? [0.15, 0.85] : edges.map((_, n) => (n + 1) / (edges.length + 1));
     edges.forEach((edge, n) => arrivals.set(edge, HIGH * sides[n]));
   }
@@ -106,15 +129,21 @@ function drawNode(node, { x, y }, shades) {
   return box;
 }
 
-function drawEdge(edge, places, arrival, most) {
-  const [from, to] = [places.get(edge.source), places.get(edge.target)];
-  const [x1, y1, x2, y2] = [from.x + WIDE, from.y + HIGH / 2, to.x, to.y + arrival];
-  const middle = (x1 + x2) / 2;
+function drawEdge(edge, way, arrival, most) {
+  const to = way.at(-1);
+  const ends = way.slice(1).map(({ x, y, high }) => [x, y + high / 2]);
+  const [x2, y2] = ends[ends.length - 1] = [to.x, to.y + arrival];
+  const parts = ends.map(([x, y], n) => {
+    const from = way[n].y + way[n].high / 2;
+    const middle = (way[n].x + WIDE + x) / 2;
+    return `L${way[n].x + WIDE},${from} C${middle},${from} ${middle},${y} ${x},${y}`;
+  });
+  const y1 = way.at(-2).y + way.at(-2).high / 2;
   const wide = 1 + 5 * Math.sqrt(edge.rows / most);
   const label = edge.bytes === null ? `${rows(edge.rows)} rows` : `${rows(edge.rows)} rows, ≈ ${bytes(edge.bytes)}`;
   const below = y1 < y2 - 1; // the line comes from above: there is room below it
   const line = svg("g", {},
-    svg("path", { class: "edge", d: `M${x1},${y1} C${middle},${y1} ${middle},${y2} ${x2},${y2}`, "stroke-width": wide }),
+    svg("path", { class: "edge", d: `M${parts.join(" ").slice(1)}`, "stroke-width": wide }),
     svg("text", { class: "edge-text", x: x2 - 8, y: below ? y2 + 11 + wide / 2 : y2 - 4 - wide / 2, "text-anchor": "end" }, label));
   return line;
 }

@@ -12,7 +12,7 @@ export class QueriesView {
     this.pieces = [];
     this.table = new SortedTable([
       { name: "query", value: (row) => row.name, words: true, cell: (row) => this.details(row) },
-      number("rows in", "rows_in", rows),
+      number("rows in", "rows_in", rows, "of its operators; what queries share is divided among them"),
       number("results", "results", rows),
       number("time", "seconds", seconds, "processor time of its operators; what queries share is divided among them"),
       number("delay", "delay", seconds, "from seeing rows until its last operator was through"),
