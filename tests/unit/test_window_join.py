@@ -64,3 +64,13 @@ def test_where_hashes_meet_only_the_keys_of_all_candidates_are_fetched(
     assert all(len(hashes) == batch.num_rows for hashes, batch in results)
     candidates = 3 ** len(names)
     assert fetched == {("k",): len(names) * candidates, ("ts", "v"): len(names) * len(rows)}
+
+
+@pytest.mark.parametrize("names", ["ab", "abc"])
+def test_where_hashes_meet_and_no_keys_are_equal_there_are_no_results(
+    names: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_hashing, "hash_keys", lambda columns: np.zeros(len(columns[0]), dtype=np.uint32))
+    operator = WindowJoin(join([stream(name) for name in names], SECOND))
+    new = [[run_of(operator, leg, (leg, leg, leg))] for leg in range(len(names))]
+    assert not list(operator.results(new, [[] for _ in names]))

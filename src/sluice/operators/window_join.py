@@ -311,6 +311,8 @@ class WindowJoin:
             equal = self._compare_keys(keys)
             if not pc.all(equal).as_py():
                 kept = np.flatnonzero(equal.to_numpy(zero_copy_only=False))
+                if not len(kept):
+                    return kept, pa.RecordBatch.from_pylist([], schema=self.schema)
                 keys = [{name: column.filter(equal) for name, column in columns.items()} for columns in keys]
         names = [[n for n in rows.runs[0].rows.schema.names if n not in keys[i]] for i, rows in enumerate(legs)]
         columns_of = [keys[i] | rows.columns(names[i], kept) for i, rows in enumerate(legs)]
