@@ -53,8 +53,29 @@ begin_task(str)
 print(before, connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 """
 
+_ANOTHER_CONNECTION = """
+import os, socket
+from sluice.spark.worker_process import begin_task
+
+listener = socket.create_server(("127.0.0.1", 0))
+connection = socket.create_connection(listener.getsockname())
+accepted, _ = listener.accept()
+socket.setdefaulttimeout(10)
+begin_task(int)
+print(os.get_blocking(connection.fileno()))
+connection.close()
+accepted.settimeout(10)
+print(accepted.recv(1) == b"")
+begin_task(int)
+"""
+
 
 def test_the_connection_to_the_executor_does_not_keep_small_pieces_back() -> None:
     out = subprocess.run([sys.executable, "-c", _CONNECTION], capture_output=True, text=True, check=True).stdout
     before, after = map(int, out.split())
     assert not before and after
+
+
+def test_other_connections_of_the_process_stay_as_they_are_and_end_when_they_are_closed() -> None:
+    run = [sys.executable, "-c", _ANOTHER_CONNECTION]
+    assert subprocess.run(run, capture_output=True, text=True, check=True).stdout.split() == ["True", "True"]

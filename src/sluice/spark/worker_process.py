@@ -8,7 +8,8 @@ import os
 import socket
 import stat
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from ipaddress import ip_address
 
@@ -50,27 +51,42 @@ def _send_at_once() -> None:
     bytes back until those before have been acknowledged, and the system acknowledges 40 ms later, in every task of
     little input. The system takes acknowledging at once back now and then, so every task asks for it."""
     quick = getattr(socket, "TCP_QUICKACK", None)  # on Linux
-    for connection in _connections_to_this_host():
-        with suppress(OSError):
+    for number in _connections_to_this_host():
+        with suppress(OSError), _borrow(number) as connection:  # an error if it has been closed since
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if quick is not None:
                 connection.setsockopt(socket.IPPROTO_TCP, quick, 1)
 
 
 @cache
-def _connections_to_this_host() -> tuple[socket.socket, ...]:
-    """The process's TCP connections to others of its host: when its first task begins, to the executor alone."""
+def _connections_to_this_host() -> tuple[int, ...]:
+    """The files of the process's TCP connections to others of its host: when its first task begins, mostly that to the
+    executor alone."""
     connections = []
     with suppress(OSError):  # elsewhere than on Linux
-        for name in os.listdir("/proc/self/fd"):
+        for number in map(int, os.listdir("/proc/self/fd")):
             with suppress(OSError, ValueError):  # closed by now, or not connected
-                if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
-                    continue
-                connection = socket.socket(fileno=os.dup(int(name)))
-                is_tcp = connection.family in (socket.AF_INET, socket.AF_INET6)
-                if is_tcp and connection.type == socket.SOCK_STREAM and _is_loopback(connection.getpeername()[0]):
-                    connections.append(connection)
+                if stat.S_ISSOCK(os.fstat(number).st_mode) and _is_to_this_host(number):
+                    connections.append(number)
     return tuple(connections)
+
+
+def _is_to_this_host(number: int) -> bool:
+    with _borrow(number) as connection:
+        is_tcp = connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM
+        return is_tcp and _is_loopback(connection.getpeername()[0])
+
+
+@contextmanager
+def _borrow(number: int) -> Iterator[socket.socket]:
+    """A socket of the process by its file, which stays whose it is: nobody else closes it, or keeps it open."""
+    is_blocking = os.get_blocking(number)
+    borrowed = socket.socket(fileno=number)
+    try:
+        yield borrowed
+    finally:
+        borrowed.detach()
+        os.set_blocking(number, is_blocking)  # with a default timeout, Python has changed that
 
 
 def _is_loopback(host: str) -> bool:
