@@ -571,6 +571,23 @@ def test_joins_are_not_frozen_over_and_over_because_of_state_that_cannot_be(tmp_
     query.close()
 
 
+def test_nothing_is_frozen_for_rows_that_leave_with_their_epoch(tmp_path):
+    """Epochs are a hundred times as long as the window: their rows would not fit into memory, those that stay do."""
+    spec, limit = join([stream("a"), stream("b")], (SECOND, SECOND)), 40_000
+    query = DirectQuery(spec, tmp_path, 1, PARTITIONS, memory=limit, freezing=Freezing(0.3))
+    seen: list[list[pa.Table]] = [[], []]
+    for epoch in range(3):
+        new = [pa.concat_tables(keyed(s, range(40), 100 * epoch + i) for i in range(100)) for s in spec.streams]
+        for kept, table in zip(seen, new, strict=True):
+            kept.append(table)
+        query.run(new)
+        (site_,) = query.epochs.record.stats.sites
+        assert 0 < site_.memory_bytes < limit < new[0].nbytes
+        assert not query.epochs.record.decisions and not query.epochs.record.frozen
+    assert multiset(query.results()) == multiset(batch_join(spec, [pa.concat_tables(tables) for tables in seen]))
+    query.close()
+
+
 def test_records_stay_short_however_often_units_are_frozen(tmp_path, monkeypatch):
     """Each epoch freezes some units: they have come to other generations, all in the segments of one file."""
     monkeypatch.setattr(cleaning, "MOST_GENERATIONS", 6)

@@ -35,6 +35,7 @@ IN_TURN: dict[str, Callable[[Transaction], object]] = {
 BETWEEN: dict[str, Callable[[Transaction], object]] = {
     "a turn begins": lambda t: t.begin_turn(ALL),
     "input is postponed": lambda t: t.postpone(ALL, 0, rows(1, 0)),
+    "rows are passed over": lambda t: t.pass_over({}),
     "the epoch is committed": lambda t: t.commit({}),
 }
 

@@ -106,6 +106,7 @@ class _SiteEpoch:
             in_time = subtract(self.held, unite_all(part for units, _ in lagging for part in units))
             after = [*lagging, *([(in_time, self.now)] if in_time else [])]
             retention = self.level.retention(after, self.freezing.cohorts(cohorts))
+            transaction.pass_over(retention)  # nothing is frozen for rows that leave anyway
             manifest = transaction.commit(retention, self._preparations(self.freezing.choose(transaction)))
         frozen = self.freezing.frozen_after(manifest, cohorts, lagging, self.now)
         yield from site_input.forwarded

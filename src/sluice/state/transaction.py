@@ -245,6 +245,13 @@ class Transaction:
         self._expect(_Phase.BETWEEN_TURNS, "input is postponed")
         self._writer.write(NewSegment(input_, run, units, pending=True))
 
+    def pass_over(self, retention: Mapping[InputNumber, Retention]) -> None:
+        """Let go of the rows added by the epoch that nobody needs now that the units have come so far: of an epoch
+        longer than its window most have met all their partners."""
+        self._expect(_Phase.BETWEEN_TURNS, "rows are passed over")
+        needed = {i: merge_sorted(added, retention[i].bounds_of(added)) for i, added in self._added.items()}
+        self._added = {input_: [run] for input_, run in needed.items() if len(run)}
+
     def commit(
         self,
         retention: Mapping[InputNumber, Retention],
@@ -257,13 +264,12 @@ class Transaction:
         """
         to_do = preparations or Preparations()
         self._expect(_Phase.BETWEEN_TURNS, "the epoch is committed")
+        self.pass_over(retention)
         self._phase = _Phase.COMMITTED
         if to_do.freeze:
             self._freeze(to_do.freeze, retention)
         for input_, added in sorted(self._added.items()):
-            needed = merge_sorted(added, retention[input_].bounds_of(added))
-            if len(needed):  # of an epoch longer than its window most rows have met all their partners by now
-                self._writer.write_pieces(NewSegment(input_, needed, self.holdings.units))
+            self._writer.write_pieces(NewSegment(input_, merge_sorted(added, None), self.holdings.units))
         self.generations.merge(retention)
         self._rewriter.merge(retention, to_do.set_apart)
         self._rewriter.set_apart(to_do.set_apart, retention, to_do.bytes_apart)
