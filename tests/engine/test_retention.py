@@ -166,6 +166,20 @@ def test_an_epoch_keeps_none_of_its_own_rows_that_have_met_all_their_partners(tm
     assert multiset(query.results()) == multiset(batch_join(spec, [pa.concat_tables(tables) for tables in seen]))
 
 
+@pytest.mark.parametrize("length", [1, 10])
+def test_runs_that_nobody_needs_any_more_leave_unread(tmp_path, length):
+    """Of epochs as long as the window, or longer, one has no rows that the next one but one needs."""
+    spec = join([stream("a"), stream("b")], (SECOND, SECOND))
+    query, merged = DirectQuery(spec, tmp_path, 1, PARTITIONS), 0
+    for epoch in range(10):
+        seconds = range(length * epoch, length * (epoch + 1))
+        query.run([pa.concat_tables(second_of(s, second) for second in seconds) for s in spec.streams])
+        merged += query.epochs.record.stats.sites[0].merged_rows
+        assert query.epochs.record.stats.sites[0].segments <= 4
+    assert merged == 0
+    query.close()
+
+
 def test_a_closed_window_is_not_written(tmp_path):
     bars = source("a", delay=0).groupBy("k").window("1 second").agg(n=("*", "count"))
     plan = plan_of([bars.relation])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
 
 from sluice.model.epoch.segments import Manifest, RunRef, join_parts
@@ -100,6 +100,13 @@ class EpochRuns:
                 left.append(run)
         self._state, self._by_input = left, None
         return touched
+
+    def let_go(self, is_needed: Callable[[RunRef], bool]) -> list[RunRef]:
+        """What is not needed is state no longer; the runs that were."""
+        gone = [run for run in self._state if not is_needed(run)]
+        if gone:
+            self.remove({run.segment.id for run in gone})
+        return gone
 
     def remove(self, segments: set[str]) -> None:
         """These segments are state no longer."""

@@ -246,9 +246,13 @@ class Transaction:
         self._writer.write(NewSegment(input_, run, units, pending=True))
 
     def pass_over(self, retention: Mapping[InputNumber, Retention]) -> None:
-        """Let go of the rows added by the epoch that nobody needs now that the units have come so far: of an epoch
-        longer than its window most have met all their partners."""
+        """Let go of what nobody needs now that the units have come so far: of the rows that the epoch has added (in one
+        longer than its window most have met all their partners), and of runs of before as wholes, which are not read
+        for that."""
         self._expect(_Phase.BETWEEN_TURNS, "rows are passed over")
+        for run in self._runs.let_go(lambda run: retention[run.segment.input].needed_part(run) is not None):
+            self._open_runs.close(run.segment.id)
+            self._tiers.drop(run.segment.id)
         needed = {i: merge_sorted(added, retention[i].bounds_of(added)) for i, added in self._added.items()}
         self._added = {input_: [run] for input_, run in needed.items() if len(run)}
 
