@@ -135,14 +135,14 @@ class SiteLevel:
             self._same_bounds[bound] = np.full(self.holdings.unit_numbers, bound)
         return self._same_bounds[bound]
 
-    def _bound(self, input_: InputNumber, begun: Times, frozen: Times | None) -> int:
-        """From which time on rows of an input are needed by units that had begun there, and were frozen there: the
+    def _bound(self, input_: InputNumber, reached: Times, frozen: Times | None) -> int:
+        """From which time on rows of an input are needed by units that have come so far, and were frozen there: the
         earliest that any of its readers needs. Of a table it is the content that the epoch has."""
         if input_ in self.plan.divided_tables:
             return self._contents[self.plan.name_state(input_)]
         bounds = []
         for node, i in self.readers[input_]:
-            before = self.watermarks(node, begun if frozen is None else slowest([begun, frozen]))
+            before = self.watermarks(node, reached if frozen is None else slowest([reached, frozen]))
             bounds.append(self.operators[node].keep_from(i, before))
             if frozen is not None:
                 bounds.append(self.watermarks(node, frozen)[self.plan.nodes[node].spec.inputs[i].stream])

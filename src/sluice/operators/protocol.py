@@ -79,7 +79,7 @@ class Operator(Protocol):
         """The columns of an input's state, and which of them is the time that it is ordered by and expires by."""
 
     def prepare_input(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
-        """What of an input's rows has to reach the sites; runs before the exchange."""
+        """What of an input's rows, of which there are some, has to reach the sites; runs before the exchange."""
 
     def row_hashing(self, input_: int) -> RowHashing | None:
         """How an input's rows are hashed, if they cross the exchange as they are, with the columns of the exchange
