@@ -247,6 +247,26 @@ def test_an_idle_query_waits_for_executors_without_epochs(tmp_path):
     query.close()
 
 
+def test_sites_that_are_awaited_get_no_units_of_queries_that_were_dropped_meanwhile(tmp_path):
+    queries = {"newest": relation(), "sums": handle(STREAM).groupBy("v").last(2).agg(total=("k", "sum")).relation}
+    query = DirectQuery(queries, tmp_path, sites=2, most_sites=4, streams=[STREAM])
+    for epoch in range(2):
+        query.run([rows(epoch)])
+    hand = query.epochs.settings.controller
+    hand.ask(Scale(4, "to see"))
+    query.run([rows(2)])
+    planned = {move.unit for move in planned_moves(hand)}
+    query.change(drop=["newest"])
+    query.run([rows(3)])
+    routing = query.epochs.record.routing
+    left = {move.unit for move in planned_moves(hand)}
+    assert left == {unit for unit in planned if routing.has_unit(unit)} and 0 < len(left) < len(planned)
+    query.change({"more": relation()}, ["sums"])
+    query.run([rows(4)])
+    assert not planned_moves(hand)
+    query.close()
+
+
 class Restless(Policy):
     """Wants a unit elsewhere whenever it is asked."""
 

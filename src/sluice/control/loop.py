@@ -191,10 +191,10 @@ class ControlLoop:
         """Units have ended with the queries that they were of, and all that was in flight for them. Nothing is left to
         be done about it."""
         for protocol in self.in_flight:
-            left = tuple(unit for unit in protocol.units if unit not in ended)
-            if protocol.units and not left:
+            had_units = bool(protocol.units)
+            protocol.end_units(ended)
+            if had_units and not protocol.units:
                 self.in_flight.remove(protocol)
-            protocol.units = left
         self._moving_since = self._moving_since if self.moves else None
 
     def abandon(self, protocol: VerbProtocol, reason: str | None, now: float) -> None:

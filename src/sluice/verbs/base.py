@@ -7,7 +7,7 @@ executor, one for Spark and one for the simulator, carries instructions out and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import index
 from typing import ClassVar, Protocol, SupportsIndex, TypeVar, cast
@@ -177,6 +177,10 @@ class VerbProtocol:
 
     def replace_units(self, successors: Mapping[Unit, tuple[Unit, ...]]) -> None:
         """Units were split or merged, and others take their places."""
+
+    def end_units(self, ended: Collection[Unit]) -> None:
+        """Units have ended with the queries that they were of."""
+        self.units = tuple(unit for unit in self.units if unit not in ended)
 
     def takes_epochs(self, routing: Routing, now: float) -> bool:
         """Whether it goes on after an epoch with this routing, though no input comes."""

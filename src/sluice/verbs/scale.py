@@ -9,7 +9,7 @@ there are executors.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -157,6 +157,10 @@ class ArrivalProtocol(VerbProtocol):
     def replace_units(self, successors: Mapping[Unit, tuple[Unit, ...]]) -> None:
         planned = {new: replace(m, unit=new) for m in self.moves for new in successors.get(m.unit, (m.unit,))}
         self.moves = tuple(planned.values())
+
+    def end_units(self, ended: Collection[Unit]) -> None:
+        self.moves = tuple(move for move in self.moves if move.unit not in ended)
+        self.over = not self.moves
 
     def takes_epochs(self, routing: Routing, now: float) -> bool:
         return any(move.site < routing.sites for move in self.moves)
