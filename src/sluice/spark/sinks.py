@@ -37,7 +37,7 @@ Spark's message."""
 SMALL_BYTES = 1 << 20
 """Results of so few bytes, in files and as rows, cross to Spark by the driver: half of a small batch's time is Spark's
 planning of a scan of files."""
-_ROWS_AT_ONCE = 1 << 12
+_ROWS_AT_ONCE = 1 << 8
 
 
 class SinkKind(str, Enum):
