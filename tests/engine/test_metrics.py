@@ -202,11 +202,12 @@ def test_what_is_wrong_is_said_in_words(tmp_path, monkeypatch, capsys):
         ("sluice_epochs_total", (("flow", "flow"),)): 0.0
     }
     query.close()
+    assert main(["metrics", str(tmp_path / "checkpoint"), "--port", "99999"]) == 2
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     assert main(["metrics", str(tmp_path / "checkpoint")]) == 2
     said = capsys.readouterr().err
     assert "holds no Sluice checkpoint" in said and "needs a checkpoint, or --dashboard" in said
-    assert "pip install 'sluice-streaming[metrics]'" in said
+    assert "cannot listen on 127.0.0.1, port 99999" in said and "pip install 'sluice-streaming[metrics]'" in said
 
 
 def test_a_scrape_reads_one_entry(query, tmp_path):

@@ -31,8 +31,9 @@ def serve_metrics(checkpoint: str, port: int, host: str = LOOPBACK) -> int:
     registry = registry_of(Journal(Storage(checkpoint)))
     try:
         server, thread = start_http_server(port, addr=host, registry=registry)
-    except OSError as problem:
-        raise FlowError(f"cannot listen on {host}, port {port}: {problem.strerror or problem}") from problem
+    except (OSError, OverflowError) as problem:
+        why = getattr(problem, "strerror", None) or problem
+        raise FlowError(f"cannot listen on {host}, port {port}: {why}") from problem
     print(f"metrics at http://{host}:{server.server_port}/metrics, until Ctrl-C", flush=True)
     with suppress(KeyboardInterrupt):
         thread.join()
