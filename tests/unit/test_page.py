@@ -330,6 +330,18 @@ class TestServer:
             assert page.get("/", cookie=cookie.partition(";")[0]).status == 200
             assert page.get("/metrics", authorization=f"Bearer {access.token}").status == 200
 
+    def test_pages_of_one_machine_do_not_lock_each_other_out(self, query: MovingQuery) -> None:
+        """A browser gives the cookies of all of them, and those of other programs, to each."""
+        uri, (one, other) = query.journal.storage.uri, (Access.for_page("0.0.0.0") for _ in range(2))
+        with served_page(uri, one) as page, served_page(uri, other) as next_page:
+            jar = {"notes": '{"open": 1}'}
+            for each, access in ((page, one), (next_page, other)):
+                cookie = each.get(f"/?token={access.token}").headers["set-cookie"].partition(";")[0]
+                name, _, value = cookie.partition("=")
+                jar[name] = value
+            cookies = "; ".join(f"{name}={value}" for name, value in jar.items())
+            assert page.get("/", cookie=cookies).status == next_page.get("/", cookie=cookies).status == 200
+
     def test_it_loads_nothing_from_elsewhere(self, page: ServedPage) -> None:
         answer = page.get("/")
         assert "default-src 'self'" in answer.headers["content-security-policy"]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
+from hashlib import sha256
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-COOKIE = "sluice_token"
+from starlette.requests import cookie_parser
+
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
@@ -25,12 +26,18 @@ class Access:
         """For a page at an address, from which things can be asked for or not."""
         return cls(None if is_loopback(host) and not control else secrets.token_urlsafe(24))
 
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie with the token. It is of this page alone: browsers do not tell a machine's ports
+        apart, and each may have a page."""
+        return f"sluice_{sha256((self.token or '').encode()).hexdigest()[:16]}"
+
     def refuse(self, headers: Mapping[str, str]) -> str | None:
         """Why a request is not answered, None if it is.
 
         >>> Access().refuse({"host": "localhost:8080"}), Access("x").refuse({"authorization": "Bearer x"})
         (None, None)
-        >>> Access("x").refuse({"cookie": "sluice_token=y"})
+        >>> Access("x").refuse({"cookie": f"{Access('y').cookie}=y"})
         'this page has a token: open the link that was printed when it was started'
         """
         if self.token is None:
@@ -38,7 +45,8 @@ class Access:
             return (
                 None if name in _LOCAL_NAMES else "this page is for the machine that it runs on: open it by localhost"
             )
-        tokens = (_cookie(headers.get("cookie", "")), headers.get("authorization", "").removeprefix("Bearer "))
+        cookies = cookie_parser(headers.get("cookie", ""))
+        tokens = (cookies.get(self.cookie, ""), headers.get("authorization", "").removeprefix("Bearer "))
         if any(self.admits(token) for token in tokens):
             return None
         return "this page has a token: open the link that was printed when it was started"
@@ -62,11 +70,3 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _cookie(header: str) -> str:
-    try:
-        morsel = SimpleCookie(header).get(COOKIE)
-    except CookieError:
-        return ""
-    return morsel.value if morsel else ""

@@ -18,7 +18,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sluice.dashboard.page.access import COOKIE, Access
+from sluice.dashboard.page.access import Access
 from sluice.dashboard.page.driver import Driver
 from sluice.dashboard.page.files import STATIC
 from sluice.dashboard.page.history import History
@@ -69,7 +69,7 @@ def page_app(
         if token is None:
             return FileResponse(STATIC / "index.html")
         response = RedirectResponse("/", status_code=303)  # so that the token is in no address bar
-        response.set_cookie(COOKIE, token, httponly=True, samesite="strict")
+        response.set_cookie(access.cookie, token, httponly=True, samesite="strict")
         return response
 
     async def events(request: Request) -> Response:
