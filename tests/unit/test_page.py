@@ -313,8 +313,10 @@ class TestServer:
         assert any(family.name == "sluice_epochs" for family in families)
 
     def test_a_page_for_this_machine_answers_to_its_names_alone(self, page: ServedPage) -> None:
-        assert page.get("/", host="localhost:80").status == 200
-        assert page.get("/", host="evil.example").status == 403
+        for name in ("localhost:80", "127.0.0.2:80", "[::1]:80"):
+            assert page.get("/", host=name).status == 200
+        for name in ("evil.example", "127.0.0.1.evil.example", "[::1"):
+            assert page.get("/", host=name).status == 403
         assert page.get("/metrics", host="evil.example").status == 403
 
     def test_a_page_for_others_has_a_token(self, query: MovingQuery) -> None:

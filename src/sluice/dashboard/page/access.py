@@ -11,8 +11,6 @@ from urllib.parse import urlsplit
 
 from starlette.requests import cookie_parser
 
-_LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
-
 
 @dataclass(frozen=True)
 class Access:
@@ -41,10 +39,9 @@ class Access:
         'this page has a token: open the link that was printed when it was started'
         """
         if self.token is None:
-            name = urlsplit(f"//{headers.get('host', '')}").hostname
-            return (
-                None if name in _LOCAL_NAMES else "this page is for the machine that it runs on: open it by localhost"
-            )
+            if is_loopback(_name_in(headers.get("host", ""))):
+                return None
+            return "this page is for the machine that it runs on: open it by the link that was printed"
         cookies = cookie_parser(headers.get("cookie", ""))
         tokens = (cookies.get(self.cookie, ""), headers.get("authorization", "").removeprefix("Bearer "))
         if any(self.admits(token) for token in tokens):
@@ -70,3 +67,11 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _name_in(host: str) -> str:
+    """The name or address in a request's Host, nothing if it is none."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
