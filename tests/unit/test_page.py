@@ -119,6 +119,8 @@ class TestHistory:
         history = history_of(query)
         assert f"{damaged.name} is damaged" in history.problem
         assert [one.point.epoch for one in history.snapshots] == [n for n in range(30) if n != 9]
+        history.look()
+        assert f"{damaged.name} is damaged" in history.problem  # whoever opens the page now is told, too
         query.commit()
         history.look()
         assert history.problem == "" and history.snapshots[-1].point.epoch == 30

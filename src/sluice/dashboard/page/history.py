@@ -57,6 +57,7 @@ class History:
         self._newest_stats: EpochStats | None = None
         self._newest_records: NewestRecords | None = None
         self._lock = threading.RLock()
+        self._damage = ""
         self.problem = ""
         """Why the last look failed, in part or as a whole."""
 
@@ -84,9 +85,10 @@ class History:
                 self.problem = f"{unreachable}; trying again"
 
     def read_on(self) -> None:
-        """Read what was committed since the last time. A file that is damaged is told of and passed by."""
+        """Read what was committed since the last time. A file that is damaged is passed by, and told of until an epoch
+        after it is there."""
         with self._lock:
-            problem = ""
+            problem, damage, begin = "", "", self._follower.index
             try:
                 while True:
                     before = self._follower.index
@@ -95,12 +97,15 @@ class History:
                             self._add(record)
                         break
                     except CheckpointError as refused:
-                        problem = str(refused)
                         if self._follower.index == before:
+                            problem = str(refused)
                             break
+                        damage = str(refused)
             finally:
                 self._drop_former()
-                self.problem = problem
+                if self._follower.index != begin:
+                    self._damage = damage
+                self.problem = problem or self._damage
 
     def snapshot(self, epoch: int) -> Snapshot:
         """The snapshot of an epoch; one that the journal keeps no longer, or not yet, is refused."""
