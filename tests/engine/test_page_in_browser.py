@@ -166,6 +166,23 @@ def test_sorting_and_searching(browser: Browser, served: tuple[MovingQuery, Serv
     page.context.close()
 
 
+def test_the_order_of_decisions_stays_while_epochs_come(browser: Browser, tmp_path: Path) -> None:
+    query = moving_journal(str(tmp_path / "ck"), epochs=20)
+    with served_page(query.journal.storage.uri) as at:
+        page = opened(browser, at, "decisions")
+        table = page.locator("table[aria-label=Decisions]")
+        outcome = table.get_by_role("button", name="outcome")
+        outcome.click()
+        sorted_by = table.locator("th[aria-sort=ascending]")
+        expect(sorted_by).to_have_text("outcome")
+        while query.number < 25:
+            query.commit()
+        expect(table.locator("tbody tr td:first-child", has_text="24")).to_have_count(1)
+        expect(sorted_by).to_have_text("outcome")
+        expect(outcome).to_be_focused()
+        page.context.close()
+
+
 def test_advice(browser: Browser, served: tuple[MovingQuery, ServedPage]) -> None:
     page = opened(browser, served[1], "decisions")
     page.get_by_label("Policy").select_option("static")

@@ -16,7 +16,8 @@ export class DecisionsView {
     this.only = element("select", { "aria-label": "Which decisions", onchange: () => this.list() },
       ...[["", "all"], ["refused", "refused"], ["waiting", "under way"], ["done", "done"], ["abandoned", "abandoned"]]
         .map(([value, text]) => element("option", { value }, text)));
-    this.table = element("div");
+    this.table = decisionTable();
+    this.nothing = element("p", { class: "empty" }, "Nothing was decided.");
     this.heading = element("h3", {}, "Decisions");
     this.marks = [];
     root.append(
@@ -24,7 +25,7 @@ export class DecisionsView {
         element("div", { class: "bar" }, element("h3", {}, "What would it do now?"), this.choice,
           element("span", { class: "note" }, "a policy with its usual settings; nothing is done")),
         this.advice),
-      element("section", { class: "card" }, element("div", { class: "bar" }, this.heading, this.only), this.table));
+      element("section", { class: "card" }, element("div", { class: "bar" }, this.heading, this.only), this.nothing, this.table.root));
   }
 
   redraw() {}
@@ -41,7 +42,9 @@ export class DecisionsView {
   list() {
     const shown = this.marks.filter((mark) => !this.only.value || mark.fate === this.only.value);
     this.heading.textContent = `${count(shown.length)} decisions in the newest ${count(store.points.length)} epochs`;
-    this.table.replaceChildren(shown.length ? decisionTable(shown) : element("p", { class: "empty" }, "Nothing was decided."));
+    this.nothing.hidden = shown.length > 0;
+    this.table.root.hidden = !shown.length;
+    this.table.show(shown);
   }
 
   async advise() {

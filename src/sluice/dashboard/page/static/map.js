@@ -27,7 +27,9 @@ export class MapView {
     const strip = element("canvas", { role: "img", "aria-label": "Sites by epochs, with a mark for each decision", id: "strip" });
     const units = element("canvas", { role: "img", "aria-label": "Units by sites in the chosen epoch", id: "units" });
     this.summary = element("p", { class: "note", "aria-live": "polite" });
-    this.table = element("div");
+    this.decided = element("h3");
+    this.decisions = decisionTable();
+    this.card = element("section", { class: "card", hidden: true }, this.decided, this.decisions.root);
     this.control = store.control ? new Control() : null;
     root.append(
       element("section", { class: "card" },
@@ -38,7 +40,7 @@ export class MapView {
       element("section", { class: "card" },
         element("div", { class: "bar" }, this.heading = element("h3"), this.unitLegend, this.summary), units),
       ...(this.control ? [this.control.root] : []),
-      this.table,
+      this.card,
     );
     this.strip = new Strip(strip, metric);
     this.units = new UnitMap(units, metric);
@@ -97,9 +99,9 @@ export class MapView {
       point.shared_units ? `${point.shared_units} shared` : "", refused ? `${refused} refused` : "",
       point.under_way ? `${point.under_way} under way` : "",
     ].filter(Boolean).join(" · ");
-    this.table.replaceChildren(...(here.length ? [
-      element("section", { class: "card" }, element("h3", {}, `Decisions of epoch ${count(point.epoch)}`), decisionTable(here.slice(-30))),
-    ] : []));
+    this.card.hidden = !here.length;
+    this.decided.textContent = `Decisions of epoch ${count(point.epoch)}`;
+    this.decisions.show(here.slice(-30));
     this.units.canvas.dataset.epoch = point.epoch;
   }
 }

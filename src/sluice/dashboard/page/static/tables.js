@@ -71,14 +71,12 @@ function compare(a, b) {
 }
 
 /** Decisions, newest first. */
-export function decisionTable(marks) {
-  const table = new SortedTable([
+export function decisionTable() {
+  return new SortedTable([
     { name: "epoch", value: (one) => one.epoch },
     { name: "by", value: (one) => one.policy, words: true },
     { name: "decision", value: (one) => one.action, words: true },
     { name: "because", value: (one) => one.reason, words: true, wide: true },
     { name: "outcome", value: (one) => one.outcome, words: true, cell: (one) => element("span", { class: one.fate }, one.outcome) },
   ], { label: "Decisions" });
-  table.show(marks);
-  return table.root;
 }
