@@ -140,6 +140,21 @@ def test_a_mark_tells_its_reason(browser: Browser, served: tuple[MovingQuery, Se
     page.context.close()
 
 
+def test_a_tap_tells_what_pointing_tells(browser: Browser, served: tuple[MovingQuery, ServedPage]) -> None:
+    page = opened(browser, served[1], viewport=PHONE, has_touch=True, is_mobile=True)
+    tip = page.locator("#tip")
+    page.locator("#units").tap(position={"x": 12, "y": 30})
+    expect(tip).to_contain_text("unit 0 at site 0")
+    page.locator("#strip").tap(position={"x": 60, "y": 10})
+    expect(tip).to_contain_text("site 0: ")
+    page.locator("main h3").first.tap()
+    expect(tip).to_be_hidden()
+    page.keyboard.press("4")
+    page.locator(DRAWN["plan"]).tap()
+    expect(tip).to_contain_text("rows out")
+    page.context.close()
+
+
 def test_epochs_come_while_it_is_open(browser: Browser, served: tuple[MovingQuery, ServedPage]) -> None:
     query, at = served
     page = opened(browser, at)

@@ -29,6 +29,13 @@ export function hideTip() {
   tip().hidden = true;
 }
 
+/** Have a text shown where somebody points or taps, and not beside it: `tell` gets the event. */
+export function tellAt(target, tell) {
+  target.addEventListener("pointermove", tell);
+  target.addEventListener("click", tell);
+  target.addEventListener("pointerleave", hideTip);
+}
+
 export function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }

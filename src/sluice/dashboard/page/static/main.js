@@ -145,6 +145,7 @@ get("theme").addEventListener("click", otherTheme);
 get("help").addEventListener("click", () => get("keys").showModal());
 addEventListener("hashchange", () => show(location.hash.slice(1)));
 system.addEventListener("change", () => wear(theme()));
+addEventListener("pointerdown", hideTip);
 let resized;
 addEventListener("resize", () => {
   clearTimeout(resized);

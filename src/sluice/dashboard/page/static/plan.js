@@ -1,6 +1,6 @@
 /** The view of the plan: streams, operators and queries, with what went along their edges. */
 
-import { colour, element, heatShades, hideTip, shadeOf, showTip } from "./dom.js";
+import { colour, element, heatShades, shadeOf, showTip, tellAt } from "./dom.js";
 import { bytes, count, rows, seconds, share } from "./format.js";
 import { ask } from "./store.js";
 
@@ -124,8 +124,7 @@ function drawNode(node, { x, y }, shades) {
     svg("text", { x: 16, y: 19, "font-weight": 600 }, cut(node.name, 22)),
     svg("text", { x: 16, y: 36, class: "soft" }, details[0]),
     svg("text", { x: 16, y: 50, class: "soft" }, details[1]));
-  box.addEventListener("pointermove", (event) => showTip(`${node.name}\n${node.says}\n${rows(node.rows)} rows out`, event.clientX, event.clientY));
-  box.addEventListener("pointerleave", hideTip);
+  tellAt(box, (event) => showTip(`${node.name}\n${node.says}\n${rows(node.rows)} rows out`, event.clientX, event.clientY));
   return box;
 }
 

@@ -1,6 +1,6 @@
 /** The map over time: a line a site, a column an epoch, and marks of what was decided. */
 
-import { colour, fit, heatShades, hideTip, shadeOf, showTip } from "./dom.js";
+import { colour, fit, heatShades, hideTip, shadeOf, showTip, tellAt } from "./dom.js";
 import { clock, count } from "./format.js";
 import { epochOf, markText } from "./marks.js";
 import { choose, current, store } from "./store.js";
@@ -16,8 +16,7 @@ export class Strip {
     this.metric = metric;
     this.marks = [];
     this.spots = [];
-    canvas.addEventListener("pointermove", (event) => this.point(event));
-    canvas.addEventListener("pointerleave", hideTip);
+    tellAt(canvas, (event) => this.point(event));
     canvas.addEventListener("click", (event) => {
       const strip = this.columnAt(event.offsetX);
       if (strip !== undefined) choose(strip.epoch);

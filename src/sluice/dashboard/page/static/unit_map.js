@@ -1,6 +1,6 @@
 /** The map of an epoch: a box a site, a square a unit; units fly to where they went. */
 
-import { colour, fit, heatShades, hideTip, shadeOf, showTip } from "./dom.js";
+import { colour, fit, heatShades, hideTip, shadeOf, showTip, tellAt } from "./dom.js";
 import { bytes, rows, seconds } from "./format.js";
 import { arrange, boxOf, placeUnits } from "./unit_frame.js";
 
@@ -13,8 +13,7 @@ export class UnitMap {
     this.canvas = canvas;
     this.metric = metric;
     this.frame = null;
-    canvas.addEventListener("pointermove", (event) => this.point(event));
-    canvas.addEventListener("pointerleave", hideTip);
+    tellAt(canvas, (event) => this.point(event));
   }
 
   /** Show a frame and its sites' part of the strip; what moved since the epoch before flies, if that was shown. */
