@@ -131,6 +131,18 @@ def test_one_goes_back_through_the_epochs_by_keyboard(browser: Browser, served: 
     page.context.close()
 
 
+def test_every_view_is_reached_by_the_tab_key(browser: Browser, served: tuple[MovingQuery, ServedPage]) -> None:
+    """The arrow keys go through the epochs, wherever the focus is."""
+    page = opened(browser, served[1])
+    page.locator("[data-view=map]").focus()
+    for view in VIEWS[1:]:
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        expect(page.locator(f"[data-view={view}]")).to_have_attribute("aria-selected", "true")
+        page.wait_for_selector(DRAWN[view])
+    page.context.close()
+
+
 def test_a_mark_tells_its_reason(browser: Browser, served: tuple[MovingQuery, ServedPage]) -> None:
     page = opened(browser, served[1])
     page.locator("#epoch").fill("11")

@@ -21,7 +21,6 @@ function show(name) {
   for (const tab of get("tabs").children) {
     const chosen = tab.dataset.view === known;
     tab.setAttribute("aria-selected", String(chosen));
-    tab.tabIndex = chosen ? 0 : -1;
     if (chosen) tab.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
   view?.destroy?.();
