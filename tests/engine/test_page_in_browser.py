@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, Page, expect
 from sluice.control.asking import Answer, Question
 from sluice.dashboard.page.access import Access
 from sluice.dashboard.page.driver import Driver
+from sluice.dashboard.quantity import BYTES, ROWS
 from sluice.dashboard.report import report_checkpoint
 from sluice.model.codec import decode, encode
 from sluice.verbs.split import Split
@@ -128,6 +129,19 @@ def test_one_goes_back_through_the_epochs_by_keyboard(browser: Browser, served: 
     page.wait_for_selector(f"canvas#units[data-epoch='{newest}']")
     page.keyboard.press("?")
     expect(page.locator("dialog")).to_be_visible()
+    page.context.close()
+
+
+def test_numbers_are_written_as_in_the_terminal(browser: Browser, served: tuple[MovingQuery, ServedPage]) -> None:
+    page = opened(browser, served[1])
+    written = """async ([quantity, values]) => {
+        const text = await import("/static/format.js");
+        return values.map(text[quantity]);
+    }"""
+    sizes = [0.5, 7, 1000, 1023, 1024, 2047, (1 << 20) - 1, 1 << 20, (1 << 30) - 1, 1 << 30, 1022 << 20, 3 << 40]
+    assert page.evaluate(written, ["bytes", sizes]) == [BYTES.text(size) for size in sizes]
+    counts = [1, 99.96, 999.4, 999.6, 1234, 99_960, 999_600, 1.5e9]
+    assert page.evaluate(written, ["rows", counts]) == [ROWS.text(count) for count in counts]
     page.context.close()
 
 

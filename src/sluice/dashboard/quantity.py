@@ -26,13 +26,16 @@ class Quantity:
 
         >>> ROWS.text(1_234_567), ROWS.text(950), BYTES.text(3 << 20), SECONDS.text(0.0123)
         ('1.23 M', '950', '3 MiB', '12.3 ms')
+        >>> BYTES.text(1 << 30), BYTES.text((1 << 30) - 1), ROWS.text(999.9), SECONDS.text(0.9996)
+        ('1 GiB', '1 GiB', '1 k', '1 s')
         >>> PRODUCTIVITY.text(0.05), PRODUCTIVITY.text(3)
         ('51.2/KiB', '3.07 k/KiB')
         >>> LATENCY.text(1e-5), MINUTES.text(90), COUNT.text(12_000), SHARE.text(0.123)
         ('10 µs', '1.5 min', '12,000', '12.3 %')
         """
-        # 999.9 is written as the next unit's 1, not as 1000 of this one
-        factor, name = self.unit(max(abs(value), float(f"{abs(value):.3g}")))
+        # 999.9 is written as the next unit's 1, not as 1000 of this one, and so are 1023.9 MiB
+        near, _ = self.unit(value)
+        factor, name = self.unit(max(abs(value), float(f"{abs(value):.3g}"), near * round(abs(value) / near)))
         return self._named(value / factor, name)
 
     def _named(self, number: float, name: str) -> str:
