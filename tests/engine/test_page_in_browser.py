@@ -304,8 +304,19 @@ def test_thousands_of_units_are_drawn_once_each(browser: Browser, tmp_path: Path
         page.set_default_timeout(4 * PATIENCE)
         received: list[int] = []
         page.on("response", lambda response: received.append(int(response.headers.get("content-length", 0))))
+        page.add_init_script("""
+            window.cut = [];
+            const write = CanvasRenderingContext2D.prototype.fillText;
+            CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...rest) {
+                const begin = this.textAlign === "right" ? x - this.measureText(text).width : x;
+                if (begin < 0 || y < 5) window.cut.push(text);
+                write.call(this, text, x, y, ...rest);
+            };
+        """)
         page.goto(at.link)
         page.wait_for_selector(DRAWN["map"])
+        assert page.evaluate("window.cut.filter((text) => text.startsWith('site'))") == []
+        assert page.eval_on_selector_all(".tiles div", "all => all.every((one) => one.scrollWidth <= one.clientWidth)")
         page.evaluate("""() => {
             window.rectangles = 0;
             const canvas = CanvasRenderingContext2D.prototype;

@@ -5,7 +5,6 @@ import { clock, count } from "./format.js";
 import { epochOf, markText } from "./marks.js";
 import { choose, current, store } from "./store.js";
 
-const LEFT = 46;
 const BOTTOM = 20;
 const MOST_MARKS = 600;
 const GLYPHS = { split: "◆", merge: "◇", share: "●", release: "○", freeze: "■", "clean up": "□", scale: "▲", spill: "▼", fetch: "△" };
@@ -38,7 +37,9 @@ export class Strip {
     const height = Math.round(Math.min(300, Math.max(84, sites * 16)));
     const context = fit(this.canvas, height + BOTTOM);
     const width = this.canvas.clientWidth;
-    this.across = (width - LEFT) / Math.max(strips.length, 30);
+    context.font = "11px system-ui, sans-serif";
+    this.left = Math.ceil(context.measureText(`site ${sites - 1}`).width) + 8;
+    this.across = (width - this.left) / Math.max(strips.length, 30);
     this.down = height / sites;
     context.clearRect(0, 0, width, height + BOTTOM);
     const shades = heatShades();
@@ -46,7 +47,7 @@ export class Strip {
     const gap = this.across > 5 ? 1 : 0;
     const lineGap = this.down > 5 ? 1 : 0;
     strips.forEach((strip, column) => {
-      const left = LEFT + column * this.across;
+      const left = this.left + column * this.across;
       strip[this.metric.key].forEach((value, line) => {
         const top = line * strip.group * this.down;
         const tall = Math.min(strip.group, strip.sites - line * strip.group) * this.down;
@@ -61,17 +62,16 @@ export class Strip {
 
   drawAxes(context, height) {
     context.fillStyle = colour("soft");
-    context.font = "11px system-ui, sans-serif";
     context.textBaseline = "middle";
     context.textAlign = "right";
     const every = Math.ceil(this.sites / Math.max(1, Math.floor(height / 14)));
     for (let site = 0; site < this.sites; site += every) {
-      context.fillText(`site ${site}`, LEFT - 5, (site + 0.5) * this.down);
+      context.fillText(`site ${site}`, this.left - 5, Math.max(6, (site + 0.5) * this.down));
     }
     context.textAlign = "left";
     const each = Math.ceil(60 / this.across);
     store.strips.forEach((strip, column) => {
-      if (column % each === 0) context.fillText(String(strip.epoch), LEFT + column * this.across, height + 12);
+      if (column % each === 0) context.fillText(String(strip.epoch), this.left + column * this.across, height + 12);
     });
   }
 
@@ -82,7 +82,7 @@ export class Strip {
     for (const mark of this.marks.slice(-MOST_MARKS)) {
       const column = columns.get(epochOf(mark));
       if (column === undefined) continue;
-      const x = LEFT + (column + 0.5) * this.across;
+      const x = this.left + (column + 0.5) * this.across;
       const line = mark.site === null ? 0 : Math.min(mark.site, this.sites - 1);
       const y = Math.min(height - 4, Math.max(4, (line + 0.5) * this.down));
       const refused = mark.fate === "refused" || mark.fate === "abandoned";
@@ -124,11 +124,11 @@ export class Strip {
     if (at < 0) return;
     context.strokeStyle = colour("accent");
     context.lineWidth = 2;
-    context.strokeRect(LEFT + at * this.across - 1, 1, Math.max(3, this.across + 1), height - 2);
+    context.strokeRect(this.left + at * this.across - 1, 1, Math.max(3, this.across + 1), height - 2);
   }
 
   columnAt(x) {
-    return store.strips[Math.floor((x - LEFT) / this.across)];
+    return store.strips[Math.floor((x - this.left) / this.across)];
   }
 
   point(event) {
@@ -137,7 +137,7 @@ export class Strip {
     if (near) return showTip(markText(near.mark), event.clientX, event.clientY);
     const strip = this.columnAt(x);
     const site = Math.floor(y / this.down);
-    if (x < LEFT || strip === undefined || site < 0 || site >= strip.sites) return hideTip();
+    if (x < this.left || strip === undefined || site < 0 || site >= strip.sites) return hideTip();
     const line = Math.floor(site / strip.group);
     const last = Math.min(strip.sites, (line + 1) * strip.group) - 1;
     const which = strip.group === 1 ? `site ${site}` : `sites ${line * strip.group} to ${last}, the highest`;
