@@ -15,6 +15,7 @@ from page_server import ServedPage, served_page
 from playwright.sync_api import Browser, Page, expect
 
 from sluice.control.asking import Answer, Question
+from sluice.control.journal import KEPT
 from sluice.dashboard.page.access import Access
 from sluice.dashboard.page.driver import Driver
 from sluice.dashboard.quantity import BYTES, ROWS
@@ -113,6 +114,30 @@ def test_the_map_has_colour_for_what_is_hot(browser: Browser, served: tuple[Movi
     for canvas in ("#strip", "#units"):
         assert page.eval_on_selector(canvas, distinct) > 15
     page.context.close()
+
+
+def test_a_move_from_an_epoch_that_is_gone_is_not_drawn_as_a_share(browser: Browser, tmp_path: Path) -> None:
+    query = moving_journal(str(tmp_path / "ck"), epochs=KEPT + 11)  # the oldest epoch that is left has moved a unit
+    with served_page(query.journal.storage.uri) as at:
+        page = browser.new_context(viewport=DESK).new_page()
+        page.set_default_timeout(PATIENCE)
+        page.add_init_script("""
+            window.drawn = {};
+            for (const how of ["fillText", "strokeText"]) {
+                const write = CanvasRenderingContext2D.prototype[how];
+                CanvasRenderingContext2D.prototype[how] = function (text, ...rest) {
+                    (window.drawn[how] ??= new Set()).add(text);
+                    write.call(this, text, ...rest);
+                };
+            }
+        """)
+        page.goto(at.link)
+        page.wait_for_selector(DRAWN["map"])
+        oldest = at.history.marks()[0]
+        assert (oldest.verb, oldest.fate, oldest.came_from) == ("move", "done", None)
+        assert page.evaluate("window.drawn.fillText.has('↷')")
+        assert page.evaluate("['↷', '◆', '▼'].every((glyph) => window.drawn.strokeText.has(glyph))")  # each has an edge
+        page.context.close()
 
 
 def test_one_goes_back_through_the_epochs_by_keyboard(browser: Browser, served: tuple[MovingQuery, ServedPage]) -> None:

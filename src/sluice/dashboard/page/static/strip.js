@@ -7,7 +7,7 @@ import { choose, current, store } from "./store.js";
 
 const BOTTOM = 20;
 const MOST_MARKS = 600;
-const GLYPHS = { split: "◆", merge: "◇", share: "●", release: "○", freeze: "■", "clean up": "□", scale: "▲", spill: "▼", fetch: "△" };
+const GLYPHS = { move: "↷", split: "◆", merge: "◇", share: "●", release: "○", freeze: "■", "clean up": "□", scale: "▲", spill: "▼", fetch: "△" };
 
 export class Strip {
   constructor(canvas, metric) {
@@ -78,7 +78,7 @@ export class Strip {
   drawMarks(context, height) {
     this.spots = [];
     const columns = new Map(store.strips.map((strip, column) => [strip.epoch, column]));
-    const ink = colour("ink");
+    const [ink, bad, edge] = [colour("ink"), colour("bad"), colour("card")];
     for (const mark of this.marks.slice(-MOST_MARKS)) {
       const column = columns.get(epochOf(mark));
       if (column === undefined) continue;
@@ -86,17 +86,12 @@ export class Strip {
       const line = mark.site === null ? 0 : Math.min(mark.site, this.sites - 1);
       const y = Math.min(height - 4, Math.max(4, (line + 0.5) * this.down));
       const refused = mark.fate === "refused" || mark.fate === "abandoned";
-      context.strokeStyle = context.fillStyle = refused ? colour("bad") : ink;
-      context.lineWidth = 1.3;
-      if (mark.verb === "move" && mark.came_from !== null && mark.came_from !== mark.site) {
-        this.drawMove(context, x, (mark.came_from + 0.5) * this.down, y, refused);
-      } else {
-        context.font = "10px system-ui, sans-serif";
-        context.textAlign = "center";
-        context.textBaseline = "middle";
-        const glyph = GLYPHS[mark.verb] ?? "●";
-        if (refused) context.strokeText(glyph, x, y);
-        else context.fillText(glyph, x, y);
+      const moved = mark.verb === "move" && mark.came_from !== null && mark.came_from !== mark.site;
+      for (const isEdge of [true, false]) { // in the card's colour, so that a mark is seen on cells of any colour
+        context.strokeStyle = context.fillStyle = isEdge ? edge : refused ? bad : ink;
+        context.lineWidth = isEdge ? 3.6 : 1.3;
+        if (moved) this.drawMove(context, x, (mark.came_from + 0.5) * this.down, y, refused);
+        else drawGlyph(context, GLYPHS[mark.verb] ?? "●", x, y, refused || isEdge);
       }
       this.spots.push({ x, y, mark });
     }
@@ -145,4 +140,12 @@ export class Strip {
     const value = this.metric.text(strip[this.metric.key][line]);
     return showTip(`epoch ${count(strip.epoch)}, ${clock(time)}\n${which}: ${value}`, event.clientX, event.clientY);
   }
+}
+
+function drawGlyph(context, glyph, x, y, hollow) {
+  context.font = `${glyph === GLYPHS.move ? 15 : 10}px system-ui, sans-serif`; // an arrow is thinner than a shape
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  if (hollow) context.strokeText(glyph, x, y);
+  else context.fillText(glyph, x, y);
 }
