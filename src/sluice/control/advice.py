@@ -95,5 +95,5 @@ def _why_nothing(policy: Policy, view: ClusterView, newest: EpochRecord) -> str:
     fullest = float(view.saturation.max(initial=0.0))
     return (
         f"it finds nothing to improve: in the newest epoch the busiest site worked {newest.stats.imbalance:.2f} times "
-        f"as long as the average one, and the fullest has state for {fullest:.0%} of its memory"
+        f"as long as the average one, and the fullest has state for {100 * fullest:.0f} % of its memory"
     )
