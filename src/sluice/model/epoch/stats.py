@@ -348,7 +348,7 @@ PHASES = ("read", "crossing", "split", "exchange", "kernel", "durable", "sink", 
 
 def phases(stats: EpochStats) -> dict[str, float]:
     """Seconds by phase. Tasks work side by side, so their seconds are divided by how many sites did it; what no phase
-    accounts for is Spark's part: planning, scheduling, and the exchange of blobs."""
+    accounts for is Spark's part (planning, scheduling, and the exchange of blobs) and waiting for the busiest site."""
     seconds, sites = stats.seconds, max(1, len(stats.sites))
     tasks = {f.name: getattr(seconds.tasks, f.name) / sites for f in fields(TaskSeconds)}
     kernel = sum(tasks.pop(phase) for phase in ("open", "sort", "kernel"))

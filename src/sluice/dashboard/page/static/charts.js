@@ -28,7 +28,7 @@ const CHARTS = [
   { title: "Results per second", text: rate, lines: one("results", (point) => perSecond(point.results, point)) },
   { title: "Latency", text: seconds, note: "from seeing rows until the last operator was through with them",
     lines: one("latency", (point) => point.latency) },
-  { title: "Epoch time by phase", text: seconds, stacked: true, note: "exchange is Spark's part: planning, scheduling, shuffling",
+  { title: "Epoch time by phase", text: seconds, stacked: true, note: "exchange is Spark's part, and waiting for the busiest site",
     lines: (points) => Object.keys(points.at(-1).phases)
       .map((name) => ({ name, values: points.map((point) => point.phases[name] ?? 0) }))
       .filter((line) => line.values.some((value) => value > 0)) },
