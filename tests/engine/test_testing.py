@@ -199,6 +199,9 @@ def test_what_is_wrong_is_said_in_words():
         testing.run(desk.pairs, {"trades": [[1, 2]]})
     with pytest.raises(FlowError, match="a test takes a stream"):
         testing.run([], {})
+    for seed in (-1, "seven", 1.5):
+        with pytest.raises(FlowError, match=f"disturb={seed!r} is no seed: give a whole number"):
+            testing.run(desk.pairs, {}, disturb=seed)
 
 
 def test_a_schema_in_words_is_read_as_spark_reads_it():

@@ -59,6 +59,8 @@ def run(
     >>> run(trades.filter("price > 2").select("symbol"), {"trades": [row]}, disturb=7).rows()
     [{'symbol': 'A'}]
     """
+    if disturb is not None and (not isinstance(disturb, (int, np.integer)) or disturb < 0):
+        raise FlowError(f"disturb={disturb!r} is no seed: give a whole number from 0 on, the same for the same run")
     request = _read_request(tested)
     batches = read_batches(plan_request(request).sources, rows, request.registry.time_zone)
     clock, pause = CountingClock(START_TIME), seconds(interval, "interval")
