@@ -107,7 +107,7 @@ def test_operators_are_known_by_number_and_by_the_query_whose_results_they_make(
     where = checkpoint(tmp_path)
     assert set(readState(where, "pairs")["_input"].to_pylist()) == {"a", "b"}
     assert set(readState(where, "bars")["_input"].to_pylist()) == {"operator 0"}
-    assert readState(where, operator=2).equals(readState(where, operator="newest"))
+    assert readState(Path(where), operator=2).equals(readState(where, operator="newest"))
     for wrong, message in (
         ({}, r"say whose state: operator=, a number or the name of a query. There are 0: .*; 1: .*; 2: "),
         ({"operator": 9}, "there is no operator 9; there are 0: "),

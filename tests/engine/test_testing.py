@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -36,7 +37,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.flow = Flow(name="desk")
-        self.trades = self.flow.readFiles("trades", "in/trades", eventTime="ts", delay="5 seconds", schema=TRADES)
+        self.trades = self.flow.readFiles("trades", Path("in/trades"), eventTime="ts", delay="5 seconds", schema=TRADES)
         self.quotes = self.flow.readStream("quotes", QUOTES, eventTime="ts", delay="5 seconds")
         self.pairs = self.trades.join(self.quotes, on="symbol", within="10 seconds")
         by_symbol = self.pairs.withColumn("symbol", "trades_symbol").groupBy("symbol")

@@ -110,7 +110,7 @@ class Flow:
     def readFiles(
         self,
         name: str,
-        path: str,
+        path: str | os.PathLike[str],
         format: str = "parquet",
         eventTime: str = "",
         delay: Duration | None = NO_DELAY,
@@ -135,7 +135,7 @@ class Flow:
         DataStream(fills: id, symbol, ts, price, size)
         """
         self._check_name(name)
-        eventTime = _read_event_time(name, eventTime)
+        eventTime, path = _read_event_time(name, eventTime), os.fspath(path)
         if "://" not in path and not path.startswith("file:"):
             path = os.path.abspath(path)  # Spark would look from where its JVM was started
         if format not in FORMATS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import overload
 
 import pyarrow as pa
@@ -14,13 +15,16 @@ from sluice.spark.types import spark_schema
 
 @overload
 def readState(
-    checkpoint: str, operator: int | str | None = None, input: str | None = None, unit: int | None = None
+    checkpoint: str | os.PathLike[str],
+    operator: int | str | None = None,
+    input: str | None = None,
+    unit: int | None = None,
 ) -> pa.Table: ...
 
 
 @overload
 def readState(
-    checkpoint: str,
+    checkpoint: str | os.PathLike[str],
     operator: int | str | None = None,
     input: str | None = None,
     unit: int | None = None,
@@ -30,7 +34,7 @@ def readState(
 
 
 def readState(
-    checkpoint: str,
+    checkpoint: str | os.PathLike[str],
     operator: int | str | None = None,
     input: str | None = None,
     unit: int | None = None,
@@ -61,7 +65,7 @@ def readState(
     for name, value in (("input", input), ("operator", operator)):
         if value is not None and not isinstance(value, str) and (name == "input" or not isinstance(value, int)):
             raise FlowError(f"{name}={value!r} is neither a name nor a number")
-    table = read_state(checkpoint, operator, input, unit)
+    table = read_state(os.fspath(checkpoint), operator, input, unit)
     if spark is None:
         return table
     return spark.createDataFrame(table, spark_schema(table.schema))
