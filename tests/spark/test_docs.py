@@ -244,6 +244,11 @@ def test_every_page_is_in_the_navigation() -> None:
     assert not missing
 
 
+def test_the_search_finds_a_name_within_a_call() -> None:
+    (separator,) = re.findall(r"separator: '(.+)'", NAVIGATION)
+    assert {"readState", "ck"} <= set(re.split(separator, 'sluice.readState("ck")'))
+
+
 def test_the_options_are_those_of_the_code() -> None:
     written = options_page.PAGE.read_text(encoding="utf-8")
     assert written == options_page.write_tables(written), "the page is old; run python scripts/options_page.py"
