@@ -1,6 +1,6 @@
-"""A picture of state that moves: the map of a checkpoint's live page, light and dark, for the README.
+"""A picture of state that moves: the map of a frozen page, light and dark, for the README.
 
-python -m scripts.map_picture CHECKPOINT docs/images/map
+python -m scripts.map_picture demo-page.html docs/images/state-moves --epoch 9
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from pathlib import Path
 from playwright.sync_api import Page
 
 from tests.support.browser import chromium
-from tests.support.page_server import served_page
 
 SIZE = {"width": 800, "height": 1000}
 SCHEMES = ("light", "dark")
@@ -19,15 +18,15 @@ DRAWN_MS = 1500
 """How long units may fly until they are where they belong."""
 
 
-def take_pictures(checkpoint: str, stem: Path, epoch: int | None) -> list[Path]:
+def take_pictures(report: Path, stem: Path, epoch: int | None) -> list[Path]:
     """The map at an epoch, the newest unless given, once for each scheme; returns the files."""
     stem.parent.mkdir(parents=True, exist_ok=True)
-    with served_page(checkpoint) as served, chromium() as browser:
+    with chromium() as browser:
         pictures = []
         for scheme in SCHEMES:
             context = browser.new_context(color_scheme=scheme, viewport=SIZE, device_scale_factor=2)  # type: ignore[arg-type]
             page = context.new_page()
-            page.goto(f"{served.link}#map")
+            page.goto(f"{report.resolve().as_uri()}#map")
             page.wait_for_selector("canvas#units[data-epoch]")
             if epoch is not None:
                 page.locator("#epoch").fill(str(epoch))
@@ -53,11 +52,11 @@ def _take(page: Page, path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("checkpoint")
+    parser.add_argument("report", type=Path, help="what `sluice report` or `make demo` wrote")
     parser.add_argument("stem", type=Path, help="the pictures' path without -light.png and -dark.png")
     parser.add_argument("--epoch", type=int)
     args = parser.parse_args()
-    for picture in take_pictures(args.checkpoint, args.stem, args.epoch):
+    for picture in take_pictures(args.report, args.stem, args.epoch):
         print(f"{picture}: {picture.stat().st_size / 1000:.0f} kB")
 
 
