@@ -115,6 +115,7 @@ class PageRun:
 
     def __init__(self, page: Path, spark: Any) -> None:
         self.page, self.blocks = page, blocks(page)
+        self.here = Path()
         self.namespace: dict[str, Any] = {"__name__": "__docs__", "spark": spark}
 
     def run(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,17 +145,21 @@ class PageRun:
         assert flow.sql(block.text).columns
 
     def _commands(self, block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Run what needs no Spark, and see that the files of the others are there, if their directory is."""
-        home = here = Path.cwd()
+        """Run what needs no Spark, and see that the files of the others are there, if their directory is. A reader who
+        went into one stays there."""
+        home = Path.cwd()
+        monkeypatch.chdir(home / self.here)
         for words in commands(block.text):
-            if words[0] == "cd" and (here / words[1]).is_dir():
-                here = here / words[1]
-                monkeypatch.chdir(here)
+            if words[0] == "cd" and Path(words[1]).is_dir():
+                self.here = self.here / words[1]
+                monkeypatch.chdir(home / self.here)
+            elif words[:2] == ["sluice", "ui"]:
+                assert Path(words[2]).parent.is_dir(), f"{name(self.page)}:{block.line}: there is no {words[2]} here"
             elif words[0] == "sluice" and words[1] in WITHOUT_SPARK:
                 if words[1] == "new" or words[2].startswith("--") or Path(words[2]).is_dir():
                     ending = ["--once"] if words[1] == "top" else []
                     assert cli.main([*words[1:], *ending]) == 0, f"{name(self.page)}:{block.line}"
-            elif here != home and words[0] in ("sluice", "python"):
+            elif self.here.parts and words[0] in ("sluice", "python"):
                 file = next(w for w in words if w.endswith(".py"))
                 assert Path(file).is_file(), f"{name(self.page)}:{block.line}: there is no {file}"
         monkeypatch.chdir(home)
