@@ -169,6 +169,14 @@ class TestScreen:
             "7 load move unit 17 to site 1 7 idle",
         ]
 
+    def test_a_long_reason_is_cut_and_takes_no_other_column_away(self) -> None:
+        move = replace(DECISION, reason="site 1 is 100 % busy, site 0 78 %; " * 5)
+        for columns in (80, 120, 200):
+            *_, heading, line = screen("desk", [record(7, decisions=(move,))], AT, (columns, 40))
+            assert heading.split() == ["epoch", "by", "decision", "done", "because"]
+            assert re.match(r" +7  load  move unit 17 to site 1 +7  site 1 is 100 % b.*…$", line), line
+            assert len(line) <= columns
+
     def test_a_narrow_terminal_loses_what_matters_least(self) -> None:
         def heading(columns: int) -> list[str]:
             lines = screen("desk", [record(0)], AT, (columns, 40))

@@ -16,6 +16,7 @@ from rich.text import Text
 
 _LEAST_BAR, _MOST_BAR = 5, 20
 _MARGIN = 2
+_NO_END = 100_000  # columns that nothing is cut to
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,9 @@ def table(columns: Sequence[Column], console: Console) -> RenderableType:
         kept.remove(max(kept, key=lambda column: column.spare))
     bars = sum(1 for column in kept if column.shares)
     length = min(_MOST_BAR, _LEAST_BAR + max(0, room) // max(1, bars))
-    return Padding(_draw(kept, length, console), (0, 0, 0, _MARGIN))
+    drawn = _draw(kept, length, console)
+    _cut_last(drawn, kept[-1], console)
+    return Padding(drawn, (0, 0, 0, _MARGIN))
 
 
 def _room(columns: Sequence[Column], console: Console) -> int:
@@ -79,6 +82,14 @@ def _draw(columns: Sequence[Column], length: int, console: Console) -> Table:
     for row in zip(*cells, strict=True):
         grid.add_row(*row)
     return grid
+
+
+def _cut_last(grid: Table, column: Column, console: Console) -> None:
+    """Have the last column's words end with the terminal. Rich would take as much from each column, and all of some."""
+    whole = Measurement.get(console, console.options.update(max_width=_NO_END), grid).maximum
+    excess = whole - (console.width - _MARGIN)
+    if column.words and excess > 0:
+        grid.columns[-1].max_width = max(1, max(map(cell_len, (column.name, *column.cells))) - excess)
 
 
 def _bar(share: float, length: int, alarming: bool) -> ProgressBar:
