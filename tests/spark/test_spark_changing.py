@@ -86,6 +86,21 @@ def test_queries_come_and_go_and_a_restart_goes_on_with_those_that_are_there(
     assert shown(spark, tmp_path, "some") == Counter([(2,)]), "what was dropped keeps its results"
 
 
+def test_what_an_added_query_shows_is_in_the_session_of_the_flow(spark: Any, tmp_path: Path, flow: Flow) -> None:
+    query, sessions = start(flow, tmp_path, stream(flow, "a").writeStream.format("noop")), []
+    try:
+        query.add(
+            stream(flow, "a").writeStream.format("memory").queryName("added"),
+            stream(flow, "a").writeStream.foreachBatch(lambda df, epoch: sessions.append(df.sparkSession)),
+        )
+        arrive(tmp_path / "a", ticks([1], [2], [2]))
+        query.processAllAvailable()
+        assert [row.v for row in spark.table("added").collect()] == [2]
+        assert sessions and all(session is spark for session in sessions)
+    finally:
+        query.stop()
+
+
 def refuse(query: Any, flow: Flow, root: Path) -> None:
     """What cannot be added is refused at once, and nothing is touched."""
     before = fingerprint(root / "ck" / "flow")

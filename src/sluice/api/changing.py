@@ -37,7 +37,7 @@ def check_added(
     check_that_rows_settle(plan, running.closes_at_end)
     _refuse_other_sources(plan, flow)
     sinks = [
-        choice.build(running.sites.session, running.location, output.schema)
+        choice.build(running.session, running.location, output.schema)
         for choice, output in zip(choices, plan.outputs, strict=True)
     ]
     for sink in sinks:
