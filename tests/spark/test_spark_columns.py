@@ -118,3 +118,34 @@ def test_columns_that_cannot_be_taken_are_refused_by_name(spark: Any) -> None:
         trades.filter(frame["price"] > 1)
     with pytest.raises(FlowError, match=r"select: the expression .* needs a name"):
         trades.select(F.col("price") * 2)
+
+
+def test_a_name_behind_another_is_no_column_of_the_stream(spark: Any) -> None:
+    """Neither a field of a struct nor a column of another stream stands for the column that has its last name."""
+    flow = Flow(spark, "columns")
+    frame = spark.readStream.format("rate").load()
+    frame = frame.selectExpr("timestamp AS ts", "value AS name", "named_struct('name', 'x') AS venue")
+    trades = flow.readStream("trades", frame, eventTime="ts", delay="0 seconds")
+    venues = flow.readStream("venues", frame, eventTime="ts", delay="0 seconds")
+    for column in (F.col("venue.name"), venues["name"]):
+        with pytest.raises(FlowError, match=r"groupBy takes names of columns, not Spark's Column<'venues?\.name'>"):
+            trades.groupBy(column)
+        with pytest.raises(FlowError, match="dropDuplicates takes names of columns, not Spark's"):
+            trades.dropDuplicates([column])
+        with pytest.raises(FlowError, match="cannot be used here: an aggregate is of a column"):
+            trades.groupBy().window("1 minute").agg(F.max(column))
+        with pytest.raises(FlowError, match="partitionBy takes names of columns, not Spark's"):
+            trades.writeStream.partitionBy(column)
+    with pytest.raises(FlowError, match="cannot be used here: a window is of the event time's column"):
+        trades.groupBy(F.window(venues.ts, "1 minute"))
+    with pytest.raises(FlowError, match="a condition is true or false, but .* yields string"):
+        trades.join(venues, on=F.col("trades.venue.name"), within="1 second")
+    own = trades.groupBy(trades["name"], F.window(trades.ts, "1 minute")).agg(F.max(trades["name"]).alias("most"))
+    assert own.columns == ["name", "window_start", "window_end", "most"]
+
+
+def test_partitions_are_named_as_other_columns_are(spark: Any) -> None:
+    frame = spark.readStream.format("rate").load().selectExpr("timestamp AS ts", "value AS id", "'x' AS day")
+    trades = Flow(spark, "columns").readStream("trades", frame, eventTime="ts", delay="0 seconds")
+    for columns in (("day", "id"), (["Day", "ID"],), (trades.day, F.col("id"))):
+        assert trades.writeStream.partitionBy(*columns).choices().partition_by == ("day", "id")

@@ -48,7 +48,7 @@ class KeyWords:
 
 def read_keys(rows: NamedRelation, columns: tuple[object, ...], words: KeyWords, advice: str) -> tuple[str, ...]:
     """Columns whose values tell rows apart."""
-    names = [column_name(c, words.method, advice) for c in columns]
+    names = [column_name(c, words.method, advice, rows.name) for c in columns]
     keys = tuple(_find_column(rows, name, f"{words.verb} by") for name in names)
     for key in keys:
         kind = rows.stream.schema.field(key).type

@@ -125,7 +125,7 @@ def read_condition(
     on: Keys | Column | None, where: str | Column | None
 ) -> tuple[Keys | Column | None, str | Column | None]:
     """The key and the condition of a join, where PySpark's `on` may be a condition."""
-    if isinstance(on, Column) and name_in(on) is None:
+    if isinstance(on, Column) and name_in(on, "") is None:
         return None, _both(sql_of(on), where)
     return on, where
 

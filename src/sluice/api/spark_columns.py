@@ -40,20 +40,20 @@ def sql_of(column: Column) -> str:
     return _Reader(column).expression()
 
 
-def name_in(column: Column) -> str | None:
-    """The name of the column, if it is nothing but that."""
-    reader = _Reader(column)
+def name_in(column: Column, owner: str) -> str | None:
+    """The name of the column, if it is nothing but that, or that behind the name of its stream, the `owner`."""
+    reader = _Reader(column, owner)
     return reader.plain_name(reader.root)
 
 
-def window_in(column: Column) -> SparkWindow | None:
+def window_in(column: Column, owner: str) -> SparkWindow | None:
     """The window of time that it is, if it is one."""
-    return _Reader(column).window()
+    return _Reader(column, owner).window()
 
 
-def aggregate_in(column: Column) -> tuple[str, tuple[str, str]]:
+def aggregate_in(column: Column, owner: str) -> tuple[str, tuple[str, str]]:
     """The name of an aggregate, and its column and function; its name is Spark's unless it has an alias."""
-    return _Reader(column).aggregate()
+    return _Reader(column, owner).aggregate()
 
 
 def name_aggregate(column: str, function: str) -> str:
@@ -62,14 +62,14 @@ def name_aggregate(column: str, function: str) -> str:
 
 
 class _Reader:
-    """One column: Spark's tree of it, and what it is called in messages."""
+    """One column: Spark's tree of it, and what it is called in messages. Columns by name are of the stream `owner`."""
 
-    def __init__(self, column: Column) -> None:
+    def __init__(self, column: Column, owner: str = "") -> None:
         sparks: Any = vars(column).get("_jc")
         if sparks is None:
             raise FlowError(f"{column} is a column of Spark Connect, which is not supported; write Spark SQL text")
         self.text = str(sparks.toString())
-        self.root = sparks.node()
+        self.root, self.owner = sparks.node(), owner
         self._writers: dict[str, Callable[[Any], str]] = {
             "Literal": self._literal,
             "UnresolvedAttribute": self._attribute,
@@ -92,7 +92,9 @@ class _Reader:
     def plain_name(self, node: Any) -> str | None:
         if _kind(node) != "UnresolvedAttribute":
             return None
-        return str(node.nameParts().last())
+        *qualifiers, name = (str(part) for part in _each(node.nameParts()))
+        is_own = not qualifiers or [part.lower() for part in qualifiers] == [self.owner.lower()]
+        return name if is_own else None
 
     def window(self) -> SparkWindow | None:
         node, alias = self._without_alias()

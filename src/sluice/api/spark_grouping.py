@@ -11,9 +11,11 @@ from sluice.api.spark_columns import SparkWindow, aggregate_in, name_aggregate, 
 from sluice.model.errors import FlowError
 
 
-def split_windows(columns: Sequence[str | Column]) -> tuple[tuple[str | Column, ...], SparkWindow | None]:
+def split_windows(
+    rows: NamedRelation, columns: Sequence[str | Column]
+) -> tuple[tuple[str | Column, ...], SparkWindow | None]:
     """The columns without the window among them, and that, if there is one."""
-    read = [(column, window_in(column) if isinstance(column, Column) else None) for column in columns]
+    read = [(column, window_in(column, rows.name) if isinstance(column, Column) else None) for column in columns]
     windows = [window for _, window in read if window is not None]
     if len(windows) > 1:
         raise FlowError("groupBy takes one window of time; windows of windows are a group-by of the first one's result")
@@ -29,12 +31,12 @@ def check_window(rows: NamedRelation, window: SparkWindow) -> None:
         )
 
 
-def read_aggregates(unnamed: Sequence[object]) -> dict[str, tuple[str, str]]:
+def read_aggregates(rows: NamedRelation, unnamed: Sequence[object]) -> dict[str, tuple[str, str]]:
     """Aggregates as PySpark takes them, column and function by the name that the result has there."""
     aggregates: dict[str, tuple[str, str]] = {}
     for one in unnamed:
         if isinstance(one, Column):
-            named = [aggregate_in(one)]
+            named = [aggregate_in(one, rows.name)]
         elif isinstance(one, Mapping):
             named = [(name_aggregate(column, function), (column, function)) for column, function in one.items()]
         else:

@@ -270,7 +270,7 @@ class DataStream(NamedRelation):
         >>> trades.groupBy("symbol", F.window("ts", "1 minute")).agg(F.avg("price").alias("mean")).columns
         ['symbol', 'window_start', 'window_end', 'mean']
         """
-        keys, window = split_windows(columns)
+        keys, window = split_windows(self, columns)
         grouped = GroupedStream(self, group_keys(self, keys))
         if window is None:
             return grouped
@@ -458,5 +458,5 @@ class WindowedStream:
         >>> trades.groupBy("symbol").last(10).agg(mean=("price", "avg"), n=("*", "count")).columns[-2:]
         ['mean', 'n']
         """
-        spec = aggregate(self._rows, self._windows, {**read_aggregates(unnamed), **aggregates})
+        spec = aggregate(self._rows, self._windows, {**read_aggregates(self._rows, unnamed), **aggregates})
         return DataStream(self._rows.registry, "", result_of(spec, (self._rows.relation,)))

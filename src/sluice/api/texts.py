@@ -17,9 +17,9 @@ def sql_text(value: object, what: str, example: str) -> str:
     return value
 
 
-def column_name(value: object, what: str, advice: str) -> str:
-    """The name of a column; what else to write, if it was none, is in `advice`."""
-    name = name_in(value) if isinstance(value, Column) else value
+def column_name(value: object, what: str, advice: str, owner: str = "") -> str:
+    """The name of a column, of the stream `owner`; what else to write, if it was none, is in `advice`."""
+    name = name_in(value, owner) if isinstance(value, Column) else value
     if not isinstance(name, str):
         kind = f"Spark's {value}" if isinstance(value, Column) else f"{value!r}"
         raise FlowError(f"{what} takes names of columns, not {kind}; {advice}")
