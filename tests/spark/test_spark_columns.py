@@ -138,7 +138,7 @@ def test_a_name_behind_another_is_no_column_of_the_stream(spark: Any) -> None:
             trades.writeStream.partitionBy(column)
     with pytest.raises(FlowError, match="cannot be used here: a window is of the event time's column"):
         trades.groupBy(F.window(venues.ts, "1 minute"))
-    with pytest.raises(FlowError, match="a condition is true or false, but .* yields string"):
+    with pytest.raises(FlowError, match=r"a condition is true or false, but .* yields string"):
         trades.join(venues, on=F.col("trades.venue.name"), within="1 second")
     own = trades.groupBy(trades["name"], F.window(trades.ts, "1 minute")).agg(F.max(trades["name"]).alias("most"))
     assert own.columns == ["name", "window_start", "window_end", "most"]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import pyarrow as pa
+from pyspark.sql import Column
 from pyspark.sql.streaming.readwriter import DataStreamWriter as SparkWriter
 
 from sluice.api.options import OPTIONS
@@ -103,7 +104,7 @@ class DataStreamWriter:
         self._format, self._function = SinkKind.FOREACH, f
         return self
 
-    def partitionBy(self, *columns: str | Sequence[str]) -> DataStreamWriter:
+    def partitionBy(self, *columns: str | Column | Sequence[str]) -> DataStreamWriter:
         """Columns by whose values files lie in directories, such as `day=2026-01-01`, for "parquet" and "delta".
 
         Args:
@@ -111,8 +112,8 @@ class DataStreamWriter:
 
         >>> writer = bars.writeStream.format("parquet").partitionBy("symbol")
         """
-        names = [name for listed in columns for name in ([listed] if isinstance(listed, str) else listed)]
-        self._partition_by = tuple(column_name(name, "partitionBy", "make the column first") for name in names)
+        names = [name for one in columns for name in (one if isinstance(one, list | tuple) else [one])]
+        self._partition_by = tuple(self._partition_column(name) for name in names)
         return self
 
     def option(self, key: str, value: Any) -> DataStreamWriter:
@@ -275,3 +276,7 @@ class DataStreamWriter:
             self._partition_by,
             self._table,
         )
+
+    def _partition_column(self, column: object) -> str:
+        name = column_name(column, "partitionBy", "make the column first", self._rows.name)
+        return self._rows.find_column(name) or name
