@@ -168,7 +168,8 @@ isnan(x); isnan(i); greatest(i, tiny, 3); least(x, y, 0D); greatest(x, y); great
 greatest(day, ts); least(ts, us, local); i IS DISTINCT FROM tiny; x IS NOT DISTINCT FROM y; digits = i
 digits < 2; number > 1.0; day_text = day; time_text > ts; time_text = local; day > ts; day <= local; ts = local
 '5' = i; b = 'true'; ts < '2020-03-08 02:30:00'; ts >= '2020-11-01 01:30:00' AND ts <= '2050-06-01T00:00:00Z'
-o.x = 1; o.city = 'a'; a[0]; i < 0 OR a[i % 2] IS NULL; element_at(a, -1); size(a); i <> 0 AND b AND 6 % i = 0
+o.x = 1; o.city = 'a'; o['x']; o["City"]; a[0]; i < 0 OR a[i % 2] IS NULL; element_at(a, -1); size(a)
+i <> 0 AND b AND 6 % i = 0
 i = 0 OR NOT b OR 6 % i = 0; -i + 3; -d; - x; -(-i); +i; abs(i); abs(x); abs(d); NULL = 1; 'lit'; 1.50
 -2147483648; 5L + 1.5; - (5) + 1.5; 1 + i * 2 - 3 % 2 > i AND NOT i = 5; i + 1 IN (2, 3) AND b
 s = "it's" OR s = 'it''s'; b = c IS NULL"""

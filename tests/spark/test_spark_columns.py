@@ -149,3 +149,12 @@ def test_partitions_are_named_as_other_columns_are(spark: Any) -> None:
     trades = Flow(spark, "columns").readStream("trades", frame, eventTime="ts", delay="0 seconds")
     for columns in (("day", "id"), (["Day", "ID"],), (trades.day, F.col("id"))):
         assert trades.writeStream.partitionBy(*columns).choices().partition_by == ("day", "id")
+
+
+def test_parts_of_columns_are_asked_for_by_name(spark: Any) -> None:
+    frame = spark.readStream.format("rate").load()
+    frame = frame.selectExpr("timestamp AS ts", "named_struct('code', 1) AS venue", "map('k', 2L) AS counts")
+    trades = Flow(spark, "columns").readStream("trades", frame, eventTime="ts", delay="0 seconds")
+    venue = F.col("venue")
+    parts = trades.select(venue["code"].alias("a"), venue.getField("code").alias("b"), F.col("counts")["k"].alias("c"))
+    assert parts.dtypes == [("a", "int"), ("b", "int"), ("c", "bigint")]

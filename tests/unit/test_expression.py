@@ -248,6 +248,8 @@ class TestRefused:
             ("size > 1", "'size' is in 2 streams"),
             ("trades.info.town = 'x'", "no fields 'town'; the fields are City, floor"),
             ("trades.price.x = 1", "'x' is asked of double, which has no fields"),
+            ("trades.info['town'] = 'x'", "no fields 'town'; the fields are City, floor"),
+            ("trades.info[0] = 'x'", "struct is given where an array is expected"),
             ("trades.info = 'x'", "cannot compare struct with string"),
             ("trades.tags > 1", "cannot compare array with int"),
             ("quotes.day > 5", "cannot compare date with int"),
@@ -310,7 +312,9 @@ class TestMeaning:
         ("text", "expected"),
         [
             ("trades.info.city", ["Bonn", None, None, None]),
+            ("trades.info['city']", ["Bonn", None, None, None]),
             ("trades.info.floor.no + 1", [4, None, None, None]),
+            ("trades.info['floor']['no'] + 1", [4, None, None, None]),
             ("info.floor.no", [3, None, None, None]),
             ("size(trades.tags)", [2, 1, None, 0]),
             ("price = price", [True, True, None, True]),

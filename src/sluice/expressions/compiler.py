@@ -16,7 +16,7 @@ from sluice.expressions.functions.times import TEMPORAL, extract
 from sluice.expressions.literals import Literals
 from sluice.expressions.nodes import Choice, Column, Constant, Junction, Node
 from sluice.expressions.parsing import SourceText, Syntax, is_interval
-from sluice.expressions.types import BOOLEAN, NULL, is_ordered
+from sluice.expressions.types import BOOLEAN, NULL, STRING, is_ordered
 from sluice.model.errors import FlowError
 
 Resolve = Callable[[str | None, str], str]
@@ -209,7 +209,10 @@ class Compiler(Literals):
     def _bracket(self, at: Syntax) -> Node:
         if len(at.expressions) != 1:
             self.source.refuse(at, "an element is asked for by one index")
-        return element(self, at, self.node(at.this), self.node(at.expressions[0]), from_one=False)
+        value, index = self.node(at.this), self.node(at.expressions[0])
+        if pa.types.is_struct(value.type) and isinstance(index, Constant) and index.type == STRING:
+            return self.field(at, value, str(index.value.as_py()))
+        return element(self, at, value, index, from_one=False)
 
     def _trim(self, at: Syntax) -> Node:
         characters = at.args.get("expression")

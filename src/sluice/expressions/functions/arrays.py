@@ -6,6 +6,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from sluice.expressions import ELSEWHERE
 from sluice.expressions.builder import Builder
 from sluice.expressions.kernels import arrow_numpy
 from sluice.expressions.nodes import Node
@@ -34,7 +35,8 @@ def element(build: Builder, at: Syntax, array: Node, index: Node, *, from_one: b
 
 def _demand_array(build: Builder, at: Syntax, node: Node) -> None:
     if not is_array(node.type):
-        build.source.refuse(at, f"{spark_name(node.type)} is given where an array is expected")
+        elsewhere = f"; {ELSEWHERE}" if pa.types.is_map(node.type) else ""
+        build.source.refuse(at, f"{spark_name(node.type)} is given where an array is expected{elsewhere}")
 
 
 def _is_large(node: Node) -> bool:
