@@ -36,6 +36,8 @@ class Grouping:
         return replace_parts(node, lambda part: self._replacement(part, name if part is node else None))
 
     def _replacement(self, at: Syntax, name: str | None) -> Syntax | None:
+        if isinstance(at, exp.Query | exp.Exists):
+            self.scope.vet(at)
         aggregate = self._aggregate_of(at)
         if aggregate is not None:
             return column(self._aggregate(aggregate, name))

@@ -97,8 +97,13 @@ class Queries:
 
     def _with_names(self, at: exp.Query, tables: Known) -> Known:
         """The tables that a query knows: those around it, and those of its WITH."""
+        names: set[str] = set()
         for cte in at.ctes:
-            tables = {**tables, cte.alias.lower(): self._named_query(cte, tables)}
+            name = cte.alias.lower()
+            if name in names:
+                self.text.refuse(cte.args["alias"], f"WITH has two queries {name!r}; give one another name")
+            names.add(name)
+            tables = {**tables, name: self._named_query(cte, tables)}
         return tables
 
     def _named_query(self, at: Syntax, tables: Known) -> Table:

@@ -74,6 +74,8 @@ def vet_select(text: Text, at: Syntax) -> exp.Select:
             text.refuse(text.after(word, at), f"{word} cannot be run; {instead}")
     if not isinstance(at, exp.Select):
         text.refuse(text.beginning if at.parent is None else at, "only SELECT can be run")
+    if not at.expressions:
+        text.refuse(text.before("SELECT", at), "SELECT needs columns, or * for all")
     _refuse_clauses(text, at, _RUN)
     if at.args.get("distinct") and at.args["distinct"].args.get("on"):
         text.refuse(text.before("DISTINCT", at.expressions[0]), "DISTINCT ON cannot be run; use dropDuplicates")
