@@ -77,7 +77,7 @@ class TestKeys:
         ("on", "message"),
         [
             ("price", r"stream 'quotes' has no column 'price'.*symbol, sym, ts"),
-            ("Symbol", r"stream 'trades' has no column 'Symbol'.*symbol, ts, price"),
+            ("Sym", r"stream 'trades' has no column 'Sym'.*symbol, ts, price"),
             (["symbol", "ticker"], r"stream 'trades' has no column 'ticker'"),
             ({"trades": "ticker", "quotes": "sym"}, r"stream 'trades' has no column 'ticker'"),
             ({"trades": "symbol", "quotes": "ticker"}, r"stream 'quotes' has no column 'ticker'.*symbol, sym"),
@@ -117,7 +117,7 @@ class TestColumnsOfSpark:
             (lambda t, q: t.join(q, "symbol", "left"), r"within='left' is a kind of join.*write how='left'"),
             (lambda t, q: t.join(q, on="symbol", within=F.expr("INTERVAL 1 DAY")), r"within must be a duration"),
             (lambda t, q: t.filter(F.col("cost") > 3), r"stream 'trades' has no column 'cost'"),
-            (lambda t, q: t.select(["price"]), r"Spark SQL text.*not \['price'\]"),
+            (lambda t, q: t.select(["price"], "size"), r"Spark SQL text.*not \['price'\]"),
             (lambda t, q: t.withColumn(F.col("worth"), "price"), r"cannot be the name of a column"),
             (lambda t, q: t.groupBy("symbol", F.window("ts", "1 minute").alias("w")), r"window_start and window_end"),
             (lambda t, q: t.groupBy(F.to_date("ts")), r"withColumn\('day', 'date\(ts\)'\)\.groupBy\('day'\)"),

@@ -117,6 +117,7 @@ def refuse(query: Any, flow: Flow, root: Path) -> None:
         (rows.writeStream.format("noop").policy("load"), "policy holds for the whole query"),
         (rows.filter("soundex(string(v)) = 'x'").writeStream.format("noop"), "Spark would have to compute"),
         (rows.writeStream, "say where the results go"),
+        (rows, "takes writers that are not started"),
     ):
         with pytest.raises(FlowError, match=words):
             query.add(added)

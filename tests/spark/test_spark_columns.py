@@ -98,6 +98,8 @@ def test_a_flow_takes_columns_wherever_it_takes_text(spark: Any) -> None:
     on = (trades.symbol == later.symbol) & (trades.price < later.price)
     pairs = trades.join(later, on, within="10 seconds")
     assert [(r["trades_price"], r["later_price"]) for r in testing.run(pairs, ROWS).rows()] == [(2.0, 5.0)]
+    listed = trades.join(later, [trades.symbol == later.symbol, trades.price < later.price], within="10 seconds")
+    assert testing.run(listed, ROWS).rows() == testing.run(pairs, ROWS).rows()
 
 
 def test_columns_that_cannot_be_taken_are_refused_by_name(spark: Any) -> None:
@@ -116,6 +118,8 @@ def test_columns_that_cannot_be_taken_are_refused_by_name(spark: Any) -> None:
         trades.filter(F.udf(lambda price: price > 1, "boolean")("price"))
     with pytest.raises(FlowError, match="cannot be used here"):
         trades.filter(frame["price"] > 1)
+    with pytest.raises(FlowError, match="on= takes names of columns"):
+        trades.join(trades.alias("later"), on=[F.col("price")], within="1 second")
     with pytest.raises(FlowError, match=r"select: the expression .* needs a name"):
         trades.select(F.col("price") * 2)
 

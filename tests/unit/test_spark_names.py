@@ -73,3 +73,24 @@ def test_refusals_name_what_to_write_instead() -> None:
         trades.join(trades.alias("later"), on="symbol", within="1 second", how="cross")
     with pytest.raises(FlowError, match=r"within='left_outer' is a kind of join.*write how='left_outer'"):
         trades.join(trades.alias("later"), "symbol", "left_outer")
+
+
+def test_columns_in_a_list_and_in_any_case() -> None:
+    trades = stream()
+    later = trades.alias("later")
+    assert trades.select(["symbol", "price"]).columns == ["symbol", "price"]
+    assert trades.groupBy(["symbol", "count"]).window("1 minute").agg(n=("*", "count")).columns[:2] == [
+        "symbol",
+        "count",
+    ]
+    for on in ("Symbol", ["SYMBOL"], {"trades": "Symbol", "later": "symbol"}):
+        pairs = trades.join(later, on=on, within="1 second")
+        assert pairs.relation.origin.spec.inputs[0].keys == ("symbol",)
+
+
+def test_streams_where_something_else_is_taken() -> None:
+    flow = Flow(name="desk")
+    trades = flow.readStream("trades", "symbol string, ts timestamp", eventTime="ts")
+    streams: Any = trades
+    with pytest.raises(FlowError, match=r"flow\.join takes its streams in a list.*not DataStream\(trades"):
+        flow.join(streams, on="symbol", within="1 second")

@@ -235,6 +235,11 @@ class Flow:
         >>> flow.join([trades, quotes, news], on="symbol", within="1 minute").columns[-1]
         'news_text'
         """
+        if not isinstance(streams, list | tuple):
+            raise FlowError(
+                "flow.join takes its streams in a list, flow.join([trades, quotes], on='symbol', within='1 minute'), "
+                f"not {streams!r}"
+            )
         sides: Sequence[NamedRelation] = streams
         table = next((side for side in sides if isinstance(side, Table)), None)
         if table is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import reduce
+from operator import and_
 
 import pyarrow as pa
 from pyspark.sql import Column
@@ -26,6 +28,8 @@ from sluice.model.plan.stream import Input, Stream
 
 Keys = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """Key columns: the same of every stream, or by stream."""
+On = Keys | Column | Sequence[Column]
+"""The key; or, as PySpark has it, a condition, or several."""
 Duration = str | timedelta
 Within = Duration | tuple[Duration, Duration]
 """A bound either way; or how much earlier and how much later. "unbounded" is a bound, too: state is kept for good. In
@@ -63,7 +67,7 @@ def read_kind(how: object) -> JoinKind:
 
 def build_join(
     sides: Sequence[NamedRelation],
-    on: Keys | Column | None,
+    on: On | None,
     within: Within | None,
     where: str | Column | None,
     kind: JoinKind = JoinKind.INNER,
@@ -121,10 +125,10 @@ def build_join(
     return spec, tuple(relations)
 
 
-def read_condition(
-    on: Keys | Column | None, where: str | Column | None
-) -> tuple[Keys | Column | None, str | Column | None]:
-    """The key and the condition of a join, where PySpark's `on` may be a condition."""
+def read_condition(on: On | None, where: str | Column | None) -> tuple[On | None, str | Column | None]:
+    """The key and the condition of a join, where PySpark's `on` may be a condition, or several in a list."""
+    if isinstance(on, list | tuple) and on and all(isinstance(one, Column) for one in on):
+        on = reduce(and_, on)
     if isinstance(on, Column) and name_in(on, "") is None:
         return None, _both(sql_of(on), where)
     return on, where
@@ -150,7 +154,7 @@ def check_sides(sides: Sequence[NamedRelation]) -> list[str]:
 
 
 def check_keys(
-    sides: Sequence[NamedRelation], on: Keys | Column | None
+    sides: Sequence[NamedRelation], on: On | None
 ) -> tuple[dict[str, tuple[str, ...]], tuple[pa.DataType, ...]]:
     """The key columns of each side by its name, none if there is no key, and the types in which they are compared."""
     names = [side.name for side in sides]
@@ -219,7 +223,7 @@ def _named(relation: Relation, sides: Sequence[NamedRelation]) -> Stream:
     return replace(relation.stream, name=next(s.name for s in sides if s.relation is relation))
 
 
-def _keys_of(side: NamedRelation, on: Keys | Column, names: list[str]) -> tuple[str, ...]:
+def _keys_of(side: NamedRelation, on: On, names: list[str]) -> tuple[str, ...]:
     if isinstance(on, Mapping):
         unknown = [n for n in on if n not in names]
         if unknown:
@@ -234,10 +238,11 @@ def _keys_of(side: NamedRelation, on: Keys | Column, names: list[str]) -> tuple[
         raise FlowError(f"on= takes names of columns, one or a list, for {side.title}; not {columns!r}")
     if not keys:
         raise FlowError("on= is empty; give at least one key column")
-    for key in keys:
-        if key not in side.columns:
+    found = tuple(map(side.find_column, keys))
+    for key, column in zip(keys, found, strict=True):
+        if column is None:
             raise FlowError(f"{side.title} has no column {key!r} to join on; it has {', '.join(side.columns)}")
-    return keys
+    return tuple(column for column in found if column is not None)
 
 
 def _key_types(sides: Sequence[NamedRelation], keys: Mapping[str, tuple[str, ...]]) -> tuple[pa.DataType, ...]:
@@ -323,7 +328,7 @@ Until = Mapping[str, str]
 """The columns until which rows of a side have partners, by the side's name."""
 
 
-def _check_until(until: Until, kind: JoinKind, on: Keys | Column | None) -> None:
+def _check_until(until: Until, kind: JoinKind, on: On | None) -> None:
     """Refuses columns as bounds where none can be."""
     if not until:
         return

@@ -325,7 +325,7 @@ class Query:
         >>> query.add(trades.filter("price > 3").writeStream.format("noop").queryName("alerts"))
         """
         self._refuse_if_over("add a query")
-        if not writers:
+        if not writers or not all(hasattr(writer, "choices") for writer in writers):
             raise FlowError("query.add takes writers that are not started: query.add(pairs.writeStream.format(…), …)")
         choices = [writer.choices() for writer in writers]
         self._running.change(ChangeRequest(check_added(self._running, self._registry, self._options, choices)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, overload
 
 import pyarrow as pa
@@ -21,12 +21,13 @@ from sluice.api.grouping import (
     time_windows,
     top_rows,
 )
-from sluice.api.joining import Duration, Keys, Within, build_join, read_kind
+from sluice.api.joining import Duration, On, Within, build_join, read_kind
 from sluice.api.relation import NamedRelation, add_step, late_rows, result_of
 from sluice.api.spark_grouping import check_window, read_aggregates, split_windows
 from sluice.api.spark_names import refuse_name
 from sluice.api.steps import condition, expression, project, selection
 from sluice.api.table import Table, join_table
+from sluice.api.texts import listed
 from sluice.api.union import unite, unite_by_name
 from sluice.api.writer import DataStreamWriter
 from sluice.model.errors import FlowError
@@ -155,7 +156,7 @@ class DataStream(NamedRelation):
 
     where = filter
 
-    def select(self, *columns: str | Column) -> DataStream:
+    def select(self, *columns: str | Column | Sequence[str | Column]) -> DataStream:
         """Columns and expressions; the event time goes along.
 
         Args:
@@ -164,7 +165,7 @@ class DataStream(NamedRelation):
         >>> trades.select("symbol", "price * size AS value").columns
         ['symbol', 'value']
         """
-        return self._with(project(self, tuple(pair for text in columns for pair in selection(self, text))))
+        return self._with(project(self, tuple(pair for one in listed(columns) for pair in selection(self, one))))
 
     def withColumn(self, name: str, expression_: str | Column) -> DataStream:
         """All columns and one more, or one replaced.
@@ -188,7 +189,7 @@ class DataStream(NamedRelation):
     def join(
         self,
         other: DataStream | Table,
-        on: Keys | Column | None = None,
+        on: On | None = None,
         within: Within | None = None,
         where: str | Column | None = None,
         how: str = "inner",
@@ -256,9 +257,9 @@ class DataStream(NamedRelation):
     def groupBy(self, *columns: str) -> GroupedStream: ...
 
     @overload
-    def groupBy(self, *columns: str | Column) -> Any: ...
+    def groupBy(self, *columns: str | Column | Sequence[str | Column]) -> Any: ...
 
-    def groupBy(self, *columns: str | Column) -> Any:
+    def groupBy(self, *columns: str | Column | Sequence[str | Column]) -> Any:
         """Groups of rows with equal values in these columns; without any, one group of all rows.
 
         Args:
@@ -270,7 +271,7 @@ class DataStream(NamedRelation):
         >>> trades.groupBy("symbol", F.window("ts", "1 minute")).agg(F.avg("price").alias("mean")).columns
         ['symbol', 'window_start', 'window_end', 'mean']
         """
-        keys, window = split_windows(self, columns)
+        keys, window = split_windows(self, listed(columns))
         grouped = GroupedStream(self, group_keys(self, keys))
         if window is None:
             return grouped

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 from pyspark.sql import Column
 
-from sluice.api.joining import Keys, check_keys, check_sides, compile_where, keys_in, read_condition, result_columns
+from sluice.api.joining import On, check_keys, check_sides, compile_where, keys_in, read_condition, result_columns
 from sluice.api.relation import NamedRelation, Registry, refuse_changing, result_of
 from sluice.model.errors import FlowError
 from sluice.model.plan.join_kind import JoinKind
@@ -63,7 +63,7 @@ def table_of(registry: Registry, table: StaticTable) -> Table:
 def join_table(
     rows: NamedRelation,
     table: Table,
-    on: Keys | Column | None,
+    on: On | None,
     within: object,
     where: str | Column | None,
     kind: JoinKind,

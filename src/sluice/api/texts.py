@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import Column
 
 from sluice.api.spark_columns import name_in, sql_of
@@ -24,3 +26,8 @@ def column_name(value: object, what: str, advice: str, owner: str = "") -> str:
         kind = f"Spark's {value}" if isinstance(value, Column) else f"{value!r}"
         raise FlowError(f"{what} takes names of columns, not {kind}; {advice}")
     return name
+
+
+def listed(columns: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The columns of a call, each an argument, or all of them in one list, as PySpark takes them."""
+    return tuple(columns[0]) if len(columns) == 1 and isinstance(columns[0], list | tuple) else columns
