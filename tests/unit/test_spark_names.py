@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, GroupedData, streaming
 
 from sluice import Flow, FlowError
+from sluice.api.spark_names import INSTEAD
 
 
 def stream() -> Any:
@@ -37,9 +38,25 @@ def test_every_name_is_there_or_explained() -> None:
     assert missing > 50
 
 
+def test_names_that_something_stands_for_here() -> None:
+    trades = stream()
+    for name, instead in (
+        ("show", r"format\('console'\) prints them"),
+        ("limit", r"top\(3, 'price DESC'\)"),
+        ("exceptAll", "how='anti'"),
+        ("withColumnRenamed", r"select\('symbol', 'price AS cost'\)"),
+        ("cache", "leave it out"),
+        ("mapInPandas", "do it to the DataFrame before"),
+    ):
+        with pytest.raises(AttributeError, match=f"PySpark's DataFrame has .*; .*{instead}"):
+            getattr(trades, name)
+    assert all(hasattr(DataFrame, name) and not hasattr(trades, name) for name in INSTEAD)
+    assert trades.groupby("symbol").agg(n=("*", "count")).columns == ["symbol", "n"]
+
+
 def test_a_name_that_nobody_has() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'groupBuy', perhaps 'groupBy' is meant"):
-        stream().groupBuy("symbol")
+    with pytest.raises(AttributeError, match="no attribute 'selekt', perhaps 'select' is meant"):
+        stream().selekt("symbol")
     assert not hasattr(stream(), "nonsense") and not hasattr(stream(), "_secret")
 
 

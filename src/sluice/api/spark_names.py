@@ -9,6 +9,29 @@ from typing import NoReturn
 
 from sluice.model.option import suggest_name
 
+_VIEWS = "createTempView createOrReplaceTempView createGlobalTempView createOrReplaceGlobalTempView registerTempTable"
+_ADVICE = {
+    "show collect take head tail first toPandas toArrow toLocalIterator": "rows come while a query runs: "
+    "writeStream.format('console') prints them, format('memory').queryName('rows') has them in a view",
+    "write writeTo": "rows come while a query runs, and writeStream says where they go",
+    "foreach foreachPartition": "writeStream.foreach(f) or writeStream.foreachBatch(f) hands over rows as they come",
+    "agg count": "groupBy().agg(n=('*', 'count')) is of all rows so far, groupBy().window('1 minute').agg(...) of time",
+    "drop toDF withColumnRenamed withColumnsRenamed selectExpr": "select takes names and expressions: "
+    "select('symbol', 'price AS cost')",
+    "withColumns": "call withColumn for each",
+    "fillna dropna na replace": "write withColumn('price', 'coalesce(price, 0)'), or filter('price IS NOT NULL')",
+    "orderBy sort limit offset": "a stream has no end, but groupBy(...).top(3, 'price DESC') has the first rows of "
+    "each group",
+    "crossJoin": "join(other, where='true', within='1 minute') pairs rows that are near in time",
+    "intersect intersectAll": "join(other, on=..., within=..., how='semi') has the rows with a partner near in time",
+    "subtract exceptAll": "join(other, on=..., within=..., how='anti') has the rows without a partner near in time",
+    _VIEWS: "flow.sql knows the streams of the flow by their names",
+    "transform": "call the function with the stream",
+    "cache persist unpersist checkpoint localCheckpoint repartition coalesce hint": "leave it out: the options of "
+    "the writer say where rows and state are",
+}
+INSTEAD = {name: advice for names, advice in _ADVICE.items() for name in names.split()}
+"""What to write in place of methods of PySpark's DataFrame that streams do not have."""
 _ROLE = re.compile(r":\w+:\s*`~?\.?([^`]*)`")
 
 

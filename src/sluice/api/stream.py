@@ -24,7 +24,7 @@ from sluice.api.grouping import (
 from sluice.api.joining import Duration, On, Within, build_join, read_kind
 from sluice.api.relation import NamedRelation, add_step, late_rows, result_of
 from sluice.api.spark_grouping import check_window, read_aggregates, split_windows
-from sluice.api.spark_names import refuse_name
+from sluice.api.spark_names import INSTEAD, refuse_name
 from sluice.api.steps import condition, expression, project, selection
 from sluice.api.table import Table, join_table
 from sluice.api.texts import listed
@@ -125,7 +125,7 @@ class DataStream(NamedRelation):
                 return self[name]
             except FlowError as problem:
                 raise AttributeError(str(problem)) from problem
-        refuse_name(self, name, DataFrame, _BEFORE_OR_AFTER)
+        refuse_name(self, name, DataFrame, INSTEAD.get(name, _BEFORE_OR_AFTER))
 
     def withWatermark(self, eventTime: str, delayThreshold: str) -> NoReturn:
         """Refused: the delay is said once, when the stream is registered.
@@ -260,7 +260,7 @@ class DataStream(NamedRelation):
     def groupBy(self, *columns: str | Column | Sequence[str | Column]) -> Any: ...
 
     def groupBy(self, *columns: str | Column | Sequence[str | Column]) -> Any:
-        """Groups of rows with equal values in these columns; without any, one group of all rows.
+        """Groups of rows with equal values in these columns; without any, one group of all rows. `groupby` is the same.
 
         Args:
             columns: names. One of them may be PySpark's `F.window` or `F.session_window` of the event time.
@@ -277,6 +277,8 @@ class DataStream(NamedRelation):
             return grouped
         check_window(self, window)
         return getattr(grouped, window.function)(*window.durations)
+
+    groupby = groupBy
 
     def dropDuplicates(self, subset: list[str] | None = None, within: Duration | None = None) -> DataStream:
         """The first row by event time of those that are equal in these columns. `drop_duplicates` is the same.
