@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from sluice import Flow, FlowError, testing
@@ -114,10 +115,12 @@ def test_columns_that_cannot_be_taken_are_refused_by_name(spark: Any) -> None:
         trades.groupBy("price").window("1 minute").agg(F.max(F.col("price") * 2))
     with pytest.raises(FlowError, match=r"one column, such as F\.avg"):
         trades.groupBy("price").window("1 minute").agg(F.countDistinct("price"))
-    with pytest.raises(FlowError, match="cannot be used here"):
+    with pytest.raises(FlowError, match=r"Spark's column .{,61} cannot be used here: it calls a function of your own"):
         trades.filter(F.udf(lambda price: price > 1, "boolean")("price"))
-    with pytest.raises(FlowError, match="cannot be used here"):
+    with pytest.raises(FlowError, match="cannot be used here: it is a column of a DataFrame; name it"):
         trades.filter(frame["price"] > 1)
+    with pytest.raises(FlowError, match=r"cannot be used here: it looks at other rows: groupBy"):
+        trades.select(F.row_number().over(Window.orderBy("price")).alias("place"))
     with pytest.raises(FlowError, match="on= takes names of columns"):
         trades.join(trades.alias("later"), on=[F.col("price")], within="1 second")
     with pytest.raises(FlowError, match=r"select: the expression .* needs a name"):

@@ -24,6 +24,8 @@ _BETWEEN |= {symbol: symbol for symbol in _SYMBOLS}
 _BEFORE = {"!": "NOT ", "not": "NOT ", "negative": "- ", "-": "- ", "~": "~ "}
 _WINDOW, _SESSION = "window", "session_window"
 _NO_START = ("0 second", "0 seconds")
+_LONGEST_TEXT = 60
+"""How many characters of Spark's text of a column messages show."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class _Reader:
             "SqlExpression": lambda node: f"({node.expression()})",
             "Cast": self._cast,
             "CaseWhenOtherwise": self._case,
+            "ExpressionColumnNode": self._refuse_bound,
+            "Window": lambda node: self._refuse("it looks at other rows: groupBy(...).last(k) and .top(k) do"),
             "UnresolvedExtractValue": lambda node: f"{self._write(node.child())}[{self._write(node.extraction())}]",
         }
 
@@ -177,7 +181,7 @@ class _Reader:
     def _function(self, node: Any) -> str:
         name, arguments = str(node.functionName()), [self._write(one) for one in _each(node.arguments())]
         if bool(node.isUserDefinedFunction()):
-            self._refuse(f"{name} is a function of your own; call it before flow.readStream")
+            self._refuse(f"{name} is a function of your own; call it on the DataFrame, before flow.readStream")
         if len(arguments) == 2 and name in _BETWEEN:
             return f"({arguments[0]} {_BETWEEN[name]} {arguments[1]})"
         if len(arguments) == 1 and name in _BEFORE:
@@ -196,8 +200,15 @@ class _Reader:
         otherwise = [f"ELSE {self._write(node.otherwise().get())}"] if node.otherwise().isDefined() else []
         return f"CASE {' '.join([*branches, *otherwise])} END"
 
+    def _refuse_bound(self, node: Any) -> NoReturn:
+        """Refuses what Spark has resolved already, and keeps no names of."""
+        if _kind(node.expression()) == "AttributeReference":
+            self._refuse("it is a column of a DataFrame; name it, F.col('price'), or take the stream's, trades.price")
+        self._refuse("it calls a function of your own; call it on the DataFrame, before flow.readStream")
+
     def _refuse(self, why: str) -> NoReturn:
-        raise FlowError(f"Spark's column {self.text} cannot be used here: {why}")
+        text = self.text if len(self.text) <= _LONGEST_TEXT else f"{self.text[:_LONGEST_TEXT]}…"
+        raise FlowError(f"Spark's column {text} cannot be used here: {why}")
 
 
 def _kind(node: Any) -> str:
