@@ -414,6 +414,10 @@ def refusals() -> dict[str, tuple[Callable[[Flow, Any, Any], Any], str]]:
         "not files": (lambda f, a, t: f.table("u", some, schema="k long"), "schema= is for files"),
         "Arrow again": (lambda f, a, t: f.table("u", some, refresh="1 hour"), "an Arrow table stays as it is"),
         "onChange": (lambda f, a, t: f.table("u", lambda: some, refresh="onChange"), "only files tell that they have"),
+        "twice": (
+            lambda f, a, t: f.table("u", pa.table([[1], [2]], ["n", "n"])),
+            "table 'u' has two columns 'n'; rename",
+        ),
         "hidden": (lambda f, a, t: f.table("u", pa.table({"__time": [1]})), "is taken by Sluice; rename it"),
         "size": (lambda f, a, t: f.table("u", some, maxSize="3g"), "at least one byte and less than 2g, not '3g'"),
         "alias": (lambda f, a, t: t.alias("no name"), "an alias must be a plain word"),

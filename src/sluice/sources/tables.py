@@ -64,10 +64,10 @@ class TableFiles:
 
 
 def fit_rows(name: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows with normal types, whatever form they have."""
+    """Rows with normal types, whatever form they have; columns go by their places."""
     columns = [
-        pa.chunked_array([fit(chunk, one.type, f"table {name}", one.name) for chunk in rows[one.name].chunks], one.type)
-        for one in schema
+        pa.chunked_array([fit(chunk, one.type, f"table {name}", one.name) for chunk in column.chunks], one.type)
+        for one, column in zip(schema, rows.columns, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=schema)
 
