@@ -77,6 +77,12 @@ def test_a_table_that_does_not_fit_is_refused_and_none_is_made(spark: Any, tmp_p
         writer(spark, tmp_path).toTable("unmade", partitionBy="week")
     with pytest.raises(FlowError, match=r"the parquet sink appends, so it takes no outputMode\('complete'\)"):
         writer(spark, tmp_path).toTable("unmade", outputMode="complete")
+    with pytest.raises(FlowError, match=r"the parquet sink needs option\('checkpointLocation', DIRECTORY\)"):
+        writer(spark, tmp_path).option("checkpointLocation", "").toTable("unmade")
+    with pytest.raises(FlowError, match="closeAtEnd says that no input comes after this run"):
+        writer(spark, tmp_path).trigger(processingTime="1 second").option("closeAtEnd", True).toTable("unmade")
+    with pytest.raises(FlowError, match="toTable takes the name of a table of the catalog, not ''"):
+        writer(spark, tmp_path).toTable("")
     assert not spark.catalog.tableExists("unmade")
     spark.range(1).createOrReplaceTempView("a_view")
     with pytest.raises(FlowError, match="toTable writes tables of parquet files, and 'a_view' is one of view"):

@@ -9,11 +9,12 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql.streaming.readwriter import DataStreamWriter as SparkWriter
 
+from sluice.api.checking import check_request
 from sluice.api.options import OPTIONS
 from sluice.api.output_mode import OutputMode, read_mode
 from sluice.api.query import Query
 from sluice.api.relation import NamedRelation
-from sluice.api.request import WriterChoices, choose_sink
+from sluice.api.request import WriterChoices, read_request
 from sluice.api.spark_names import refuse_name
 from sluice.api.starting import start_query
 from sluice.api.texts import column_name
@@ -253,8 +254,10 @@ class DataStreamWriter:
         if queryName is not None:
             self.queryName(queryName)
         self.options(**options)
+        if not isinstance(tableName, str) or not tableName.strip():
+            raise FlowError(f"toTable takes the name of a table of the catalog, not {tableName!r}")
         self._format, self._table = SinkKind.PARQUET, tableName
-        choose_sink(self.choices(), tableName)  # what is wrong with it is said before a table is made
+        check_request(read_request([self.choices()]))  # what is wrong with it is said before a table is made
         schema = spark_schema(pa.schema(self._rows.stream.shown))
         return self.start(locate_table(self._rows.registry.session, tableName, schema, self._partition_by))
 
