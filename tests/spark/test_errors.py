@@ -543,3 +543,12 @@ class TestCheckpoint:
         writer = writer.options(checkpointLocation=tmp_path / "ck", partitions=8, sites=2).trigger(availableNow=True)
         with pytest.raises(Exception, match=r"was deleted or restored"):
             writer.start().awaitTermination()
+
+
+def test_what_spark_cannot_compute_as_a_stream_begins_with_our_own_sentence(spark: Any, trades: Any) -> None:
+    for expression in ("monotonically_increasing_id()", "count(*) OVER (PARTITION BY symbol)"):
+        numbered = trades.withColumn("number", expression)
+        with pytest.raises(
+            FlowError, match=r"^Spark cannot compute as a stream what this flow asks of it.*Exception: "
+        ):
+            numbered.writeStream.format("noop").start()

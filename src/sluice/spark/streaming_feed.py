@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from sluice.engine.agreement import Exchange
 from sluice.engine.epochs import Epochs
-from sluice.model.errors import QueryError
+from sluice.model.errors import SPARKS_ACCOUNT, FlowError, QueryError
 from sluice.model.ids import SiteKey
 from sluice.spark.batch_files import BatchFiles, files_of_batch, with_all_files
 from sluice.spark.callbacks import BatchCallback
 from sluice.spark.checked_query import CheckedQuery
-from sluice.spark.failures import INTERRUPTED, is_interruption
+from sluice.spark.failures import INTERRUPTED, is_interruption, sentence_of
 from sluice.spark.feed import FeedInput, TakeIn
 from sluice.spark.sparks_part import SPARK, SparksPart
 
@@ -38,8 +39,13 @@ class StreamingFeed:
             writer = writer.trigger(**query.trigger) if query.trigger else writer
             writer = writer.queryName(query.name) if query.name else writer
             self._spark_query = writer.start()
-        except BaseException:
+        except BaseException as problem:
             self._callback.release()
+            if isinstance(problem, AnalysisException):
+                raise FlowError(
+                    "Spark cannot compute as a stream what this flow asks of it, in the DataFrame of a stream or in an "
+                    f"expression that is Spark's to compute: {sentence_of(problem)}\n\n{SPARKS_ACCOUNT}\n{problem}"
+                ) from problem
             raise
 
     def _on_batch(self, batch: DataFrame, number: int) -> None:
