@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from specs import SECOND, TIME
 
-from sluice import Flow, FlowError
+from sluice import Flow, FlowError, QueryFailed
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
 POSTGRES = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"))), None)
@@ -119,6 +119,25 @@ def test_foreach_has_each_row(spark: Any, tmp_path: Path) -> None:
     writer(spark, tmp_path).foreach(Recorder(tmp_path / "seen")).start().awaitTermination()
     lines = [line for file in (tmp_path / "seen").iterdir() for line in file.read_text().splitlines()]
     assert sorted(line for line in lines if line != "None") == ["0 mon", "0 tue", "1 wed"]
+
+
+def test_a_function_that_raises_is_quoted_with_the_epoch_that_it_was_given(spark: Any, tmp_path: Path) -> None:
+    def refuse_tuesday(row: Any) -> None:
+        if row.day == "tue":
+            raise ValueError(f"{row.day} is\nclosed")
+
+    def refuse_epoch_1(df: Any, epoch: int) -> None:
+        if epoch == 1:
+            raise ValueError("epoch 1 is\nclosed")
+
+    arrive(tmp_path, "mon")
+    arrive(tmp_path, "tue")
+    query = writer(spark, tmp_path).foreach(refuse_tuesday).start()
+    with pytest.raises(QueryFailed, match=r"^the query failed in epoch 1: ValueError: tue is\n"):
+        query.awaitTermination()
+    query = writer(spark, tmp_path).option("checkpointLocation", str(tmp_path / "other")).foreachBatch(refuse_epoch_1)
+    with pytest.raises(QueryFailed, match=r"^the query failed in epoch 1: ValueError: epoch 1 is\n"):
+        query.start().awaitTermination()
 
 
 def test_a_delta_table(spark: Any, tmp_path: Path) -> None:

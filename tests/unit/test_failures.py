@@ -70,6 +70,21 @@ class TestASentence:
         )
         assert sentence_of(RuntimeError(trace)) == "stream 'a', column 'ratio': division by zero"
 
+    def test_is_what_a_function_raised_in_a_task(self) -> None:
+        trace = (
+            "An exception was thrown from the Python worker:\n"
+            "Traceback (most recent call last):\n"
+            '  File "pyspark/worker.py", line 4327, in invoke_udf\n'
+            "    run_process()\n"
+            '  File "ledger.py", line 3, in write\n'
+            "KeyError: 'A'\n\n"
+            "During handling of the above exception, another exception occurred:\n\n"
+            "Traceback (most recent call last):\n"
+            '  File "ledger.py", line 5, in write\n'
+            "ValueError: no such account\n"
+        )
+        assert sentence_of(RuntimeError(trace)) == "ValueError: no such account"
+
     def test_is_the_error_itself_where_it_is_our_own(self) -> None:
         assert sentence_of(StorageError("it is gone")) == "it is gone"
 

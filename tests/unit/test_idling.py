@@ -110,7 +110,7 @@ def behind(failures: int, monkeypatch: Any) -> Any:
     query._query = SimpleNamespace(title="the query")
     query._closed, query._stopping = threading.Event(), threading.Event()
     query.epochs = SimpleNamespace(is_behind=True, busy=threading.Lock(), clock=SystemClock())
-    query.epochs.record = SimpleNamespace(number=6)
+    query.epochs.record, query.epochs.delivery = SimpleNamespace(number=6), SimpleNamespace(failed_epoch=None)
     query._idling = Idling(query.epochs, 0.0)
     query.feed = UnreliableFeed(failures)
 

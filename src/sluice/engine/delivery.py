@@ -91,6 +91,8 @@ class Delivery:
         """Where another driver has taken the checkpoint over, that is why a sink raises."""
         self.storage, self.fails_fast, self._refuse_if_taken_over = storage, fails_fast, refuse_if_taken_over
         self.done = False
+        self.failed_epoch: int | None = None
+        """The epoch whose results could not be shown, which ends the query."""
         self._marked = -1
         """The newest epoch of which a file says that its results were shown."""
         self.set_aside: dict[str, SetAside] = {}
@@ -177,6 +179,7 @@ class Delivery:
         self._refuse_if_taken_over(problem)
         others = (other for other in self._sinks[record.plan].values() if other is not sink)
         if self.fails_fast or all(other in self._failed for other in others):
+            self.failed_epoch = record.number
             raise problem
         self.storage.make_dir(DELIVERED)
         self.storage.write(_failure_mark(record, name), [])

@@ -12,9 +12,11 @@ from sluice.model.errors import SPARKS_ACCOUNT, QueryError, SluiceError
 _OWN_ERROR = re.compile(r"^sluice\.[\w.]+: (.+)$", re.MULTILINE)
 """The last line of a Python traceback that ends in an error of Sluice's own."""
 _SPARKS_CONDITION = re.compile(
-    r"^(?:Caused by: )?org\.apache\.spark\.[\w.$]+: (\[[A-Z][A-Z0-9_.]*\] .+)$", re.MULTILINE
+    r"^(?:Caused by: )?org\.apache\.spark\.[\w.$]+: (\[(?!PYTHON_EXCEPTION\])[A-Z][A-Z0-9_.]*\] .+)$", re.MULTILINE
 )
 """The line with which Spark says which of its known errors came up, as in an expression that it computes."""
+_PYTHONS_ERROR = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)$", re.MULTILINE)
+"""The line behind a Python traceback: what a function of the user's raised in a task."""
 
 
 INTERRUPTED = "java.lang.InterruptedException"
@@ -77,5 +79,8 @@ def sentence_of(cause: BaseException) -> str:
     sparks = _SPARKS_CONDITION.findall(str(cause))
     if sparks:
         return f"Spark says {sparks[-1]}"
+    pythons = _PYTHONS_ERROR.findall(str(cause))
+    if pythons:
+        return str(pythons[-1])
     first = (str(cause).strip().splitlines() or [""])[0]
     return f"{type(cause).__name__}: {first}" if first else type(cause).__name__

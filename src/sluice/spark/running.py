@@ -278,7 +278,9 @@ class RunningQuery:
             raise self._in_words(told) from None
 
     def _in_words(self, failure: BaseException) -> QueryFailed:
-        return in_words(self._query.title, self.epochs.record.number + 1, self._cause or failure, failure)
+        failed = self.epochs.delivery.failed_epoch
+        epoch = self.epochs.record.number + 1 if failed is None else failed
+        return in_words(self._query.title, epoch, self._cause or failure, failure)
 
     def stop(self) -> None:
         self._stopping.set()
