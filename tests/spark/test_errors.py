@@ -281,6 +281,26 @@ class TestWatermarks:
             flow.readStream("late", frame, eventTime="ts")
         assert flow.readStream("late", frame, eventTime="ts", delay="5 seconds").stream.delay == 5_000_000
 
+    @pytest.mark.parametrize(
+        ("delay", "parts"), [("5 seconds", "'1 minute' and '5 seconds'"), (None, "'1 minute' and n")]
+    )
+    def test_different_ones_in_a_union(
+        self, spark: Any, flow: Flow, nothing: Path, delay: str | None, parts: str
+    ) -> None:
+        other = (
+            with_watermark(spark, nothing, delay=delay)
+            if delay
+            else spark.readStream.schema(AS_SEEN).parquet(str(nothing))
+        )
+        frame = with_watermark(spark, nothing).select("ts", "symbol").union(other.select("ts", "symbol"))
+        with pytest.raises(FlowError, match=f"'late': .* unites rows with different watermarks, {parts}.*delay="):
+            flow.readStream("late", frame, eventTime="ts")
+        assert flow.readStream("late", frame, eventTime="ts", delay="5 seconds").stream.delay == 5_000_000
+
+    def test_equal_ones_in_a_union(self, spark: Any, flow: Flow, nothing: Path) -> None:
+        frame = with_watermark(spark, nothing).union(with_watermark(spark, nothing))
+        assert flow.readStream("late", frame, eventTime="ts").stream.delay == 60_000_000
+
 
 class TestStreams:
     def test_a_batch_is_no_stream(self, spark: Any, flow: Flow) -> None:

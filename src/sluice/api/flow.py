@@ -33,7 +33,7 @@ from sluice.sources.listing_options import SPARK_FILE_OPTIONS, ListingOptions
 from sluice.spark.sources import Source, can_be_rows
 from sluice.spark.tables import TableRows
 from sluice.spark.types import arrow_schema, given_schema
-from sluice.spark.watermarks import delay_by_column, watermarked_columns
+from sluice.spark.watermarks import delay_by_column, united_delays, watermarked_columns
 from sluice.sql import translate
 from sluice.sql.ddl import read_ddl
 
@@ -351,8 +351,8 @@ def _describe_stream(name: str, schema: pa.Schema, event_time: str, delay: Durat
 
 def _delay_of(name: str, df: DataFrame, event_time: str, delay: Duration | Unsaid | None) -> Duration | None:
     """The delay of a streaming DataFrame's rows: as given, or as its own watermark has it, and never two of them."""
-    by_column = delay_by_column(df)
-    own = by_column.get(event_time)
+    by_column, united = delay_by_column(df), united_delays(df)
+    own = None if united else by_column.get(event_time)
     if not isinstance(delay, Unsaid):
         delay_micros = None if delay is None else microseconds(delay, f"delay of stream {name!r}")
         if own is not None and delay_micros != own:
@@ -363,6 +363,12 @@ def _delay_of(name: str, df: DataFrame, event_time: str, delay: Duration | Unsai
         return delay
     if own is not None:
         return timedelta(microseconds=own)
+    if united:
+        parts = " and ".join(repr(in_words(part)) if part is not None else "none" for part in united)
+        raise FlowError(
+            f"stream {name!r}: its DataFrame unites rows with different watermarks, {parts}; register each part as a "
+            "stream, and unite those, or say how late all rows may be: delay='1 minute'"
+        )
     others = list(by_column) or watermarked_columns(df)
     if others:
         raise FlowError(

@@ -23,8 +23,28 @@ def watermarked_columns(frame: DataFrame) -> list[str]:
     return sorted({str(node.eventTime().name()) for node in _nodes(plan) if node.nodeName() == "EventTimeWatermark"})
 
 
+def united_delays(frame: DataFrame) -> tuple[int | None, ...]:
+    """The delays in microseconds of the parts of a union in which these differ, None of a part without a watermark;
+    nothing if there is no such union. The column of the union carries that of the first part alone."""
+    plan = frame._jdf.queryExecution().analyzed()
+    for node in (node for node in _nodes(plan) if node.nodeName() == "Union"):
+        parts = [[_delay_of(column) for column in _each(part.output())] for part in _each(node.children())]
+        for delays in zip(*parts, strict=True):
+            if len(set(delays)) > 1:
+                return tuple(dict.fromkeys(delays))
+    return ()
+
+
+def _delay_of(column: Any) -> int | None:
+    metadata = column.metadata()
+    return int(metadata.getLong(DELAY_METADATA)) * 1_000 if metadata.contains(DELAY_METADATA) else None
+
+
 def _nodes(plan: Any) -> Iterator[Any]:
     yield plan
-    children = plan.children()
-    for at in range(children.size()):
-        yield from _nodes(children.apply(at))
+    for child in _each(plan.children()):
+        yield from _nodes(child)
+
+
+def _each(sequence: Any) -> Iterator[Any]:
+    return (sequence.apply(place) for place in range(sequence.size()))
