@@ -96,6 +96,22 @@ def test_a_table_that_does_not_fit_is_refused_and_none_is_made(spark: Any, tmp_p
         spark.sql("DROP TABLE elsewhere")
 
 
+def test_columns_that_nobody_could_read_are_refused(spark: Any, tmp_path: Path) -> None:
+    arrive(tmp_path, "mon")
+    rows = Flow(spark, name="sinks").readFiles("a", str(tmp_path / "in"), eventTime="ts")
+    alike = rows.select("n", "day", "n + 1 AS Day").writeStream.option("checkpointLocation", str(tmp_path / "ck"))
+    for told in (alike.format("parquet"), alike.format("memory").queryName("alike")):
+        with pytest.raises(FlowError, match="the results have columns 'day' and 'Day', and Spark reads no files in"):
+            told.start(str(tmp_path / "out"))
+    spans = rows.select("n", "INTERVAL 1 DAY AS span").writeStream.format("delta").partitionBy("n")
+    with pytest.raises(
+        FlowError, match=r"no type for the result column 'span', which is duration\[us\]; cast it, or lea"
+    ):
+        spans.option("checkpointLocation", str(tmp_path / "ck")).start(str(tmp_path / "out"))
+    with pytest.raises(FlowError, match=r"select needs columns.*select\('\*'\) for all"):
+        rows.select()
+
+
 def test_foreach_has_each_row(spark: Any, tmp_path: Path) -> None:
     class Recorder:
         """Writes what it is handed to a file of its own for each partition."""

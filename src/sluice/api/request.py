@@ -144,6 +144,8 @@ def choose_sink(writer: WriterChoices, name: str) -> SinkChoice:
         )
     if kind.has_path and not options.path and writer.table is None:
         raise FlowError(f"the {kind.value} sink needs option('path', DIRECTORY)")
+    if kind.has_path or kind is SinkKind.MEMORY:
+        _refuse_alike_names(writer)
     _check_partitions(writer, kind)
     if writer.mode is not OutputMode.APPEND and kind not in _TAKE_CHANGES:
         raise FlowError(
@@ -164,6 +166,20 @@ def choose_sink(writer: WriterChoices, name: str) -> SinkChoice:
         partition_by=writer.partition_by,
         table=writer.table,
     )
+
+
+def _refuse_alike_names(writer: WriterChoices) -> None:
+    """Refuse columns that whoever reads the files could not tell apart."""
+    spark, seen = writer.rows.registry.spark, dict[str, str]()
+    if spark is not None and spark.conf.get("spark.sql.caseSensitive") == "true":
+        return
+    for column in writer.rows.columns:
+        other = seen.setdefault(column.lower(), column)
+        if other != column:
+            raise FlowError(
+                f"the results have columns {other!r} and {column!r}, and Spark reads no files in which names differ in "
+                "case alone; name one otherwise with select"
+            )
 
 
 def _check_partitions(writer: WriterChoices, kind: SinkKind) -> None:

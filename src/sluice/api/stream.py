@@ -165,7 +165,10 @@ class DataStream(NamedRelation):
         >>> trades.select("symbol", "price * size AS value").columns
         ['symbol', 'value']
         """
-        return self._with(project(self, tuple(pair for one in listed(columns) for pair in selection(self, one))))
+        chosen = tuple(pair for one in listed(columns) for pair in selection(self, one))
+        if not chosen:
+            raise FlowError("select needs columns, such as select('symbol', 'price'), or select('*') for all")
+        return self._with(project(self, chosen))
 
     def withColumn(self, name: str, expression_: str | Column) -> DataStream:
         """All columns and one more, or one replaced.

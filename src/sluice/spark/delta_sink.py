@@ -218,12 +218,15 @@ class DeltaSink:
     def _delta_schema(self) -> Any:
         from deltalake import Schema
 
-        try:
-            return Schema.from_arrow(pa.schema(self.schema))
-        except Exception as problem:
-            raise FlowError(
-                f"a Delta table has no type for a result column ({problem}); cast it, or leave it out"
-            ) from problem
+        for column in pa.schema(self.schema):
+            try:
+                Schema.from_arrow(pa.schema([column]))
+            except Exception as problem:
+                raise FlowError(
+                    f"a Delta table has no type for the result column {column.name!r}, which is {column.type}; "
+                    "cast it, or leave it out"
+                ) from problem
+        return Schema.from_arrow(pa.schema(self.schema))
 
     def _refuse_other_content(self) -> None:
         if SPARKS_LISTS in self.storage.names():
