@@ -238,7 +238,7 @@ QUERIES = (
         """SELECT bidder, count(*) AS bids, session_window.start AS since, session_window.end AS till
            FROM bid GROUP BY bidder, session_window(dateTime, '10 seconds')""",
         """SELECT bidder, count(*) AS bids, min(dateTime) AS since, max(dateTime) + INTERVAL 10 SECOND AS till
-           FROM (SELECT *, sum(CASE WHEN dateTime >= previous + INTERVAL 10 SECOND THEN 1 ELSE 0 END)
+           FROM (SELECT *, sum(CASE WHEN dateTime > previous + INTERVAL 10 SECOND THEN 1 ELSE 0 END)
                            OVER (PARTITION BY bidder ORDER BY dateTime) AS session
                  FROM (SELECT *, lag(dateTime) OVER (PARTITION BY bidder ORDER BY dateTime) AS previous FROM bid))
            GROUP BY bidder, session""",
