@@ -7,13 +7,16 @@ import re
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from engine_harness import DirectQuery
+from page_server import served_page
 from prometheus_client.parser import text_string_to_metric_families
 from specs import SECOND, TIME, join, stream
 
@@ -144,8 +147,9 @@ def test_names_and_units_are_conventional(query, tmp_path):
             assert family.name.endswith(UNITS), family.name
 
 
-def test_a_scrape(query, tmp_path, monkeypatch, capsys):
-    """Over HTTP; each scrape has the newest epoch. Nothing but loopback unless it is said."""
+@contextmanager
+def scraped(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address at which `sluice metrics --port 0` answers, until the block ends."""
     import prometheus_client
 
     servers = []
@@ -156,25 +160,53 @@ def test_a_scrape(query, tmp_path, monkeypatch, capsys):
         return servers[-1][:2]
 
     monkeypatch.setattr(prometheus_client, "start_http_server", remember)
-    query.run(epoch_rows(0))
-    serving = threading.Thread(target=main, args=(["metrics", str(tmp_path / "checkpoint"), "--port", "0"],))
+    serving = threading.Thread(target=main, args=(["metrics", str(checkpoint), "--port", "0"],))
     serving.start()
     while not servers:
         serving.join(0.01)
     server, _, address = servers[0]
     try:
-        where = f"http://{address}:{server.server_port}/metrics"
+        yield f"http://{address}:{server.server_port}/metrics"
+    finally:
+        server.shutdown()
+        serving.join()
+        server.server_close()
+
+
+def test_a_scrape(query, tmp_path, monkeypatch, capsys):
+    """Over HTTP; each scrape has the newest epoch. Nothing but loopback unless it is said."""
+    query.run(epoch_rows(0))
+    with scraped(tmp_path / "checkpoint", monkeypatch) as where:
+        assert where.startswith("http://127.0.0.1:")
         for epochs in (1, 2):
             with urlopen(where) as answer:
                 assert answer.headers["Content-Type"].startswith("text/plain")
                 assert value(scrape(answer.read().decode()), "sluice_epochs_total") == epochs
             query.run(epoch_rows(epochs))
-        assert address == "127.0.0.1"
-    finally:
-        server.shutdown()
-        serving.join()
-        server.server_close()
     assert "metrics at http://127.0.0.1:" in capsys.readouterr().out
+
+
+def test_of_a_damaged_journal_a_scrape_says_so_in_words(query, tmp_path, monkeypatch, capsys):
+    """The command and the page alike; they answer again when there is an epoch that can be read."""
+    checkpoint = tmp_path / "checkpoint"
+    query.run(epoch_rows(0))
+    entry = max((checkpoint / "journal").glob("*.json"))
+    content = entry.read_bytes()
+    with scraped(checkpoint, monkeypatch) as where, served_page(str(checkpoint)) as page:
+        page_url = f"http://127.0.0.1:{page.port}/metrics"
+        entry.write_bytes(content[:-9])
+        for url in (where, page_url):
+            with pytest.raises(HTTPError) as refused:
+                urlopen(url)
+            assert refused.value.code == 503
+            assert refused.value.headers["Content-Type"] == "text/plain; charset=utf-8"
+            assert refused.value.read().decode() == f"{entry} is damaged: it has no checksum\n"
+        entry.write_bytes(content)
+        for url in (where, page_url):
+            with urlopen(Request(url, headers={"Accept": "application/openmetrics-text"})) as answer:
+                assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
+                assert answer.read().endswith(b"# EOF\n")
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_every_metric_of_the_dashboard_exists(query, tmp_path, capsys):

@@ -26,14 +26,15 @@ def serve_metrics(checkpoint: str, port: int, host: str = LOOPBACK) -> int:
     require(Extra.METRICS, "sluice metrics")
     from prometheus_client import start_http_server
 
-    from sluice.dashboard.metrics import registry_of
+    from sluice.dashboard.metrics import registry_of, scrape_app
 
-    registry = registry_of(Journal(Storage(checkpoint)))
+    journal = Journal(Storage(checkpoint))
     try:
-        server, thread = start_http_server(port, addr=host, registry=registry)
+        server, thread = start_http_server(port, addr=host, registry=registry_of(journal))
     except (OSError, OverflowError) as problem:
         why = getattr(problem, "strerror", None) or problem
         raise FlowError(f"cannot listen on {host}, port {port}: {why}") from problem
+    server.set_app(scrape_app(journal))
     print(f"metrics at http://{host}:{server.server_port}/metrics, until Ctrl-C", flush=True)
     with suppress(KeyboardInterrupt):
         thread.join()

@@ -6,9 +6,10 @@ tiers, phases, verbs and outcomes are few, and neither units nor keys nor querie
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
@@ -16,6 +17,7 @@ from sluice.control.journal import Journal
 from sluice.dashboard.site_rows import TIERS
 from sluice.dashboard.watermarks import watermark_seconds
 from sluice.model.epoch.stats import phases
+from sluice.model.errors import SluiceError
 from sluice.model.identity import CheckpointIdentity
 from sluice.model.plan.recorded_plan import RecordedPlan
 from sluice.record.epoch import EpochRecord
@@ -23,6 +25,10 @@ from sluice.record.epoch import EpochRecord
 FLOW = "flow"
 Sample = tuple[tuple[str, ...], float]
 """The values of labels beside the flow's name, and the value."""
+
+
+WsgiApp: TypeAlias = Callable[[dict[str, Any], Callable[..., object]], Iterable[bytes]]
+"""Takes a request's environment and a function that takes status and headers; returns the body."""
 
 
 class CheckpointCollector(Collector):
@@ -46,6 +52,20 @@ class CheckpointCollector(Collector):
 def metrics_text(journal: Journal) -> str:
     """All metrics in the text format of Prometheus."""
     return generate_latest(registry_of(journal)).decode()
+
+
+def scrape_app(journal: Journal) -> WsgiApp:
+    """Answers scrapes of a checkpoint; 503 with the reason while it cannot be read."""
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
+        try:
+            app: WsgiApp = make_wsgi_app(registry_of(journal))
+            return app(environ, start_response)
+        except SluiceError as problem:
+            start_response("503 Service Unavailable", [("Content-Type", "text/plain; charset=utf-8")])
+            return [f"{problem}\n".encode()]
+
+    return answer
 
 
 def registry_of(journal: Journal) -> CollectorRegistry:

@@ -6,7 +6,7 @@ Looking at the journal is shared by all browsers, and nobody looks when no brows
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -89,10 +89,10 @@ def page_app(
 
     async def metrics(request: Request) -> Response:
         try:
-            from sluice.dashboard.metrics import metrics_text
+            from sluice.dashboard.metrics import scrape_app
         except ImportError:
             return PlainTextResponse("metrics need the package prometheus-client\n", status_code=501)
-        return PlainTextResponse(await run_in_threadpool(metrics_text, history.journal))
+        return await run_in_threadpool(_answer_of, scrape_app(history.journal), request)
 
     async def requests(request: Request) -> Response:
         if driver is None:
@@ -157,6 +157,16 @@ async def _events(watcher: Watcher, is_over: Callable[[], bool], control: bool) 
             silent = 0.0
             yield KEEP_ALIVE
         await asyncio.sleep(pause)
+
+
+def _answer_of(app: Callable[..., Iterable[bytes]], request: Request) -> Response:
+    """What a WSGI application says to a request."""
+    environ = {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in request.headers.items()}
+    environ |= {"REQUEST_METHOD": "GET", "PATH_INFO": request.url.path, "QUERY_STRING": request.url.query}
+    begun: list[tuple[str, list[tuple[str, str]]]] = []
+    body = b"".join(app(environ, lambda status, headers: begun.append((status, headers))))
+    status, headers = begun[-1]
+    return Response(body, int(status.split()[0]), dict(headers))
 
 
 async def _not_there(request: Request, problem: Exception) -> Response:
