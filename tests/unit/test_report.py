@@ -67,7 +67,7 @@ class TestReport:
         answers = report(tmp_path)
         news = answers["/events"]
         assert [point["epoch"] for point in news["points"]] == [0, 1] and newest.name in news["problem"]
-        assert newest.name in answers["/api/plan"]["refused"]
+        assert answers["/api/plan"]["epoch"] == 1
 
     def test_a_file_that_cannot_be_written_is_named(self, tmp_path: Path) -> None:
         owned_journal(str(tmp_path / "ck"))

@@ -38,7 +38,7 @@ from sluice.cli.journal_tail import KEPT, JournalTail
 from sluice.cli.main import main
 from sluice.cli.top import top
 from sluice.control.journal import KEPT as ON_RECORD
-from sluice.control.journal import Journal
+from sluice.control.journal import Journal, name_entry
 from sluice.dashboard import top as view
 from sluice.model.epoch.decision import Decision, Verb
 from sluice.model.epoch.stats import CleanUpProgress, ScaleTarget, UnitColumns
@@ -300,6 +300,54 @@ class TestJournalTail:
         owned_journal(journal.storage.uri, "other").commit(record(0))
         following.look()
         assert following.identity.name == "other" and [r.number for r in following.records] == [0]
+
+
+def damage(journal: Journal, index: int) -> str:
+    """Cut an entry short; its name."""
+    entry = Path(journal.storage.uri) / name_entry(index)
+    entry.write_bytes(entry.read_bytes()[:-40])
+    return entry.name
+
+
+class TestDamage:
+    """A damaged entry is passed by and named. Entry 0 is the owner's, and entry n + 1 is epoch n."""
+
+    @pytest.mark.parametrize(("index", "newest"), [(3, 4), (5, 3)])
+    def test_it_is_told_of_and_the_others_are_shown(
+        self, journal: Journal, capsys: pytest.CaptureFixture[str], index: int, newest: int
+    ) -> None:
+        for number in range(5):
+            journal.commit(record(number))
+        name = damage(journal, index)
+        assert main(["top", journal.storage.uri, "--once"]) == 0
+        shown = capsys.readouterr().out
+        assert f"desk: epoch {newest}," in shown and shown.endswith(f"{name} is damaged: it has no checksum\n")
+        assert main(["inspect", journal.storage.uri]) == 0
+        lines = capsys.readouterr().out.split("\n")
+        epochs = [line.split()[0] for line in lines[lines.index("Last epochs") + 2 :] if line[:9].strip().isdecimal()]
+        assert epochs == [str(number) for number in range(5) if number != index - 1]
+        assert [line for line in lines if "damaged" in line] == [
+            f"Passed by  {journal.storage.uri}/journal/{name} is damaged: it has no checksum"
+        ]
+
+    def test_it_is_told_of_until_an_epoch_after_it_is_there(self, journal: Journal) -> None:
+        journal.commit(record(0))
+        journal.commit(record(1))
+        name = damage(journal, 1)
+        first, still, last = looked(journal, lambda: None, lambda: journal.commit(record(2))).pictures()
+        problem = "".join(f"{journal.storage.uri}/journal/{name} is damaged: it has no checksum".split())
+        for shown in (first, still):  # the path is wider than the terminal
+            assert "epoch 1" in shown and problem in "".join(shown.split()) and shown.count("\n") <= 23
+        assert "epoch 2" in last and "damaged" not in last
+
+    def test_without_an_epoch_that_can_be_read_it_is_refused(
+        self, journal: Journal, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        journal.commit(record(0))
+        name = damage(journal, 1)
+        for command in ("top", "inspect"):
+            assert main([command, journal.storage.uri]) == 2
+            assert f"{name} is damaged" in capsys.readouterr().err
 
 
 class Screen(io.StringIO):

@@ -13,6 +13,7 @@ from sluice.dashboard.quantity import BYTES, PRODUCTIVITY
 from sluice.dashboard.query_table import OVER, columns_of, rank_queries, rest_text
 from sluice.dashboard.terminal_style import align_columns, one_line
 from sluice.model.epoch.decision import outcomes
+from sluice.model.errors import CheckpointError
 from sluice.model.identity import CheckpointIdentity
 from sluice.model.ids import Site
 from sluice.model.plan.recorded_plan import RecordedPlan
@@ -30,9 +31,12 @@ def inspect(uri: str, epochs: int = 10) -> str:
     """A page of text about the checkpoint at `uri`; it is only read."""
     journal = Journal(Storage(uri))
     identity = journal.recognised()
-    records = journal.epochs(epochs)
+    passed_by: list[CheckpointError] = []
+    records = journal.epochs(epochs, passed_by)
+    if passed_by and not records:
+        raise passed_by[0]
     plan = journal.plan_after(records)
-    lines = _flow(identity, plan)
+    lines = [*_flow(identity, plan), *_listed("Passed by", [str(damage) for damage in passed_by], "entries")]
     if not records:
         return _page([*lines, "", "No epoch has committed yet."])
     last = records[-1]

@@ -55,6 +55,8 @@ def _once(following: JournalTail, now: float, stream: TextIO) -> str:
     console = Console(file=stream, highlight=False, width=None if stream.isatty() else _NO_END)
     with console.capture() as shown:
         console.print(screen(following.identity.name, following.records, now, console, _NO_END, following.plan))
+        if following.damage:
+            console.print(Text(one_line(following.damage)))
     return "".join(f"{line.rstrip()}\n" for line in shown.get().splitlines())
 
 
@@ -62,16 +64,16 @@ def _follow(
     following: JournalTail, console: Console, pause: float, sleep: Callable[[float], object], clock: Callable[[], float]
 ) -> None:
     """Draw, wait, look again. What was on the terminal before stays above."""
-    problem = ""
+    problem = one_line(following.damage)
     with Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live:
         while True:
-            rows = max(1, console.height - 1 - bool(problem))
+            problem_lines = list(Text(problem).wrap(console, console.width)) if problem else []
+            rows = max(1, console.height - 1 - len(problem_lines))
             drawn = screen(following.identity.name, following.records, clock(), console, rows, following.plan)
-            told = [Text(problem, no_wrap=True, overflow="crop")] if problem else []
-            live.update(Group(drawn, *told), refresh=True)
+            live.update(Group(drawn, *problem_lines), refresh=True)
             sleep(pause)
             try:
                 following.look()
-                problem = ""
+                problem = one_line(following.damage)
             except StorageError as found:  # a store far away may be out of reach for a while
                 problem = one_line(f"{found}; trying again")

@@ -223,19 +223,24 @@ class Journal:
             record = replace(record, manifests=entry.state.unpack(), listings=entry.listings.unpack())
         return Entry(entry.index, entry.owner, entry.before, record, its_checksum)
 
-    def entries(self, indexes: Iterable[int]) -> Iterable[Entry]:
-        """Some of the entries, but for those that a running query deletes meanwhile, as it does with its oldest."""
+    def entries(self, indexes: Iterable[int], passed_by: list[CheckpointError] | None = None) -> Iterable[Entry]:
+        """Some of the entries, but for those that a running query deletes meanwhile, as it does with its oldest. A
+        damaged one is refused, or passed by where there is a list for the reason."""
         for index in indexes:
             try:
                 yield self.read(index)
             except StorageError:
                 if index in self.indexes():
                     raise
+            except CheckpointError as damage:
+                if passed_by is None:
+                    raise
+                passed_by.append(damage)
 
-    def epochs(self, most: int = KEPT) -> list[EpochRecord]:
-        """The newest epochs on record, oldest first."""
+    def epochs(self, most: int = KEPT, passed_by: list[CheckpointError] | None = None) -> list[EpochRecord]:
+        """The newest epochs on record, oldest first; damaged entries as in `entries`."""
         records: dict[int, EpochRecord] = {}
-        for entry in self.entries(reversed(self.indexes())):
+        for entry in self.entries(reversed(self.indexes()), passed_by):
             if len(records) == most or entry.record.number < 0:
                 break
             records.setdefault(entry.record.number, entry.record)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from sluice.control.journal import Journal
 from sluice.model.errors import CheckpointError, StorageError
@@ -19,12 +19,32 @@ class JournalFollower:
         self.journal, self._most, self._with_state = journal, most, with_state
         self.identity = journal.recognised()
         self.index, self.beginnings = -1, 0
+        self.damage = ""
+        """Why an entry was passed by, until an epoch after it is there."""
         self._number = -1
         self._plan_file, self._plan = "", RecordedPlan()
 
-    def look(self) -> Iterator[EpochRecord]:
-        """What was committed since the last look, oldest first. A damaged entry is refused, and passed by from then
-        on; a store that is out of reach is asked again for the same ones."""
+    def read_on(self, take: Callable[[EpochRecord], None]) -> None:
+        """Hand over what was committed since the last time, oldest first. A damaged entry is passed by, as is an epoch
+        that `take` refuses for a damaged plan; a store that is out of reach is asked again for the same ones."""
+        damage, begin = "", self.index
+        try:
+            while True:
+                before = self.index
+                try:
+                    for record in self._read_new():
+                        take(record)
+                    break
+                except CheckpointError as refused:
+                    if self.index == before:
+                        raise
+                    damage = str(refused)
+        finally:
+            if self.index != begin:
+                self.damage = damage
+
+    def _read_new(self) -> Iterator[EpochRecord]:
+        """What was committed since the last time, oldest first. A damaged entry is refused, and not read again."""
         indexes = self.journal.indexes()
         newest = indexes[-1] if indexes else -1
         if newest < self.index:  # the checkpoint was removed: there may be a new one in its place

@@ -57,7 +57,6 @@ class History:
         self._newest_stats: EpochStats | None = None
         self._newest_records: NewestRecords | None = None
         self._lock = threading.RLock()
-        self._damage = ""
         self.problem = ""
         """Why the last look failed, in part or as a whole."""
 
@@ -88,24 +87,14 @@ class History:
         """Read what was committed since the last time. A file that is damaged is passed by, and told of until an epoch
         after it is there."""
         with self._lock:
-            problem, damage, begin = "", "", self._follower.index
+            problem = ""
             try:
-                while True:
-                    before = self._follower.index
-                    try:
-                        for record in self._follower.look():
-                            self._add(record)
-                        break
-                    except CheckpointError as refused:
-                        if self._follower.index == before:
-                            problem = str(refused)
-                            break
-                        damage = str(refused)
+                self._follower.read_on(self._add)
+            except CheckpointError as refused:
+                problem = str(refused)
             finally:
                 self._drop_former()
-                if self._follower.index != begin:
-                    self._damage = damage
-                self.problem = problem or self._damage
+                self.problem = problem or self._follower.damage
 
     def snapshot(self, epoch: int) -> Snapshot:
         """The snapshot of an epoch; one that the journal keeps no longer, or not yet, is refused."""
@@ -150,7 +139,7 @@ class History:
             number = self._snapshots[-1].point.epoch if self._snapshots else -1
             kept = self._newest_records
             if kept is None or not kept.records or kept.records[-1].number < number:
-                records = self.journal.epochs(LATELY + 1)
+                records = self.journal.epochs(LATELY + 1, passed_by=[])  # the last look tells of damage
                 kept = NewestRecords(self.journal.plan_after(records), tuple(records))
                 self._newest_records = kept
             return kept
