@@ -113,6 +113,14 @@ def test_a_journal_that_is_damaged(root: Path) -> None:
     assert f"{entry} is damaged: its checksum differs" in problems(root)
 
 
+def test_the_newest_entry_is_damaged(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    entry = max((root / "checkpoint" / "journal").glob("*.json"))
+    entry.write_bytes(entry.read_bytes()[:-9])
+    assert main(["inspect", "--verify", str(root / "checkpoint")]) == 1
+    _, _, verified = capsys.readouterr().out.partition("Verified")
+    assert f"{entry} is damaged: it has no checksum" in verified and "parts of results were looked at" in verified
+
+
 def test_sparks_part_that_lacks_something(root: Path) -> None:
     (root / "checkpoint" / "spark" / "offsets" / str(EPOCHS - 1)).unlink()
     assert "lacks spark/offsets/2" in problems(root)

@@ -13,7 +13,6 @@ from sluice.model.codec import checksum
 from sluice.model.epoch.results import Part
 from sluice.model.epoch.segments import SegmentRef
 from sluice.model.errors import SluiceError
-from sluice.model.plan.recorded_plan import RecordedPlan
 from sluice.record.epoch import EpochRecord
 from sluice.spark.delta_sink import list_active_files
 from sluice.spark.sink_log import MARK, SinkLog
@@ -40,16 +39,15 @@ def verify(uri: str) -> Verified:
     """Read all that the checkpoint at `uri` names, and the results that it has shown. Nothing is changed."""
     journal = Journal(Storage(uri))
     identity = journal.recognised()
-    plan = journal.newest_plan() or RecordedPlan()
-    return _Verification(journal, [query.shown for query in plan.queries], identity.id).run()
+    return _Verification(journal, identity.id).run()
 
 
 class _Verification:
     """One look at a checkpoint. Its query may go on meanwhile, and delete what it no longer needs: what is gone or
     differs is a problem only if the journal still names it."""
 
-    def __init__(self, journal: Journal, shown: list[str | None], query: str) -> None:
-        self.journal, self.storage, self.shown, self.query = journal, journal.storage, shown, query
+    def __init__(self, journal: Journal, query: str) -> None:
+        self.journal, self.storage, self.query = journal, journal.storage, query
         self.problems: list[str] = []
         self.segments = self.parts = 0
 
@@ -58,8 +56,9 @@ class _Verification:
         if entries and entries[-1].record.number >= 0:
             newest = entries[-1].record
             self._look_at_state(newest)
-            for output in range(len(self.shown)):
-                self._look_at_results(output, entries)
+            for output, place in enumerate(self._shown(newest)):
+                if place is not None:
+                    self._look_at_results(output, place, entries)
             self._look_at_file_lists(newest)
             self._look_at_tables(newest)
             self._look_at_sparks_part()
@@ -78,6 +77,17 @@ class _Verification:
             if entry.index == before.index + 1 and entry.before != before.checksum:
                 self.problems.append(f"entry {entry.index} of the journal does not continue the one before it")
         return read
+
+    def _shown(self, newest: EpochRecord) -> list[str | None]:
+        """Where the results of each query are."""
+        try:
+            return [query.shown for query in self.journal.read_plan(newest.plan).queries]
+        except SluiceError as problem:
+            later = self._newest(newest)
+            if later.plan != newest.plan:
+                return self._shown(later)
+            self.problems.append(str(problem))
+            return []
 
     def _look_at_state(self, newest: EpochRecord) -> None:
         by_file: dict[str, dict[str, SegmentRef]] = defaultdict(dict)
@@ -115,12 +125,10 @@ class _Verification:
             return read
         return read if entry is None else entry.record
 
-    def _look_at_results(self, output: int, entries: list[Entry]) -> None:
+    def _look_at_results(self, output: int, place: str, entries: list[Entry]) -> None:
         """The parts that were shown: those of the epochs on record, and in an output with lists for Spark's readers all
         that these have. Those of the newest epoch may still wait: the query that is started next shows them."""
-        place, newest = self.shown[output], entries[-1].record.results_of(output)
-        if place is None:
-            return
+        newest = entries[-1].record.results_of(output)
         inside = "://" not in place and not place.startswith("/")
         storage = Storage(f"{self.storage.uri.rstrip('/')}/{place}" if inside else place)
         waiting = self.storage.files(place.rpartition("/")[0]) if inside else storage.files(f"{MARK}{self.query}")
