@@ -140,6 +140,20 @@ def test_a_move_from_an_epoch_that_is_gone_is_not_drawn_as_a_share(browser: Brow
         page.context.close()
 
 
+def test_event_time_ahead_of_the_clock_is_said_to_be(browser: Browser, tmp_path: Path) -> None:
+    query = MovingQuery(str(tmp_path / "ck"), 2, 8)
+    query.lag = -30.0
+    query.commit()
+    with served_page(str(tmp_path / "ck")) as at:
+        page = opened(browser, at)
+        lag = page.locator(".tiles div", has_text="Watermark lag").locator("dd")
+        expect(lag).to_have_text("23 sahead of the clock")  # rows may be 5 s late, and of one stream are 2 s older
+        query.lag = 4.0
+        query.commit()
+        expect(lag).to_have_text("11 sbehind the clock")
+        page.context.close()
+
+
 def test_one_goes_back_through_the_epochs_by_keyboard(browser: Browser, served: tuple[MovingQuery, ServedPage]) -> None:
     page = opened(browser, served[1])
     newest = served[0].number - 1

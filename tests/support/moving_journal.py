@@ -80,6 +80,8 @@ class MovingQuery:
         self.number = 0
         self.rng = np.random.default_rng(7)
         self.slow = 1 % sites
+        self.lag = 1.0
+        """Seconds by which the newest event time is behind the clock."""
 
     def commit(self) -> EpochRecord:
         """The next epoch. From epoch 10 on one site is slow, and units leave it, one an epoch."""
@@ -172,7 +174,7 @@ class MovingQuery:
             seconds=EpochSeconds(TaskSeconds(0.02, 0, 0.01, 0.02, 0.02, sum(busy), 0.03, 0.02), job=job),
         )
         before = EpochSeconds(stats.seconds.tasks, job=job, commit=0.02, deliver=0.01, total=job + 0.05)
-        newest = int((at - 3) * SECOND), int((at - 1 - number % 5) * SECOND)
+        newest = int((at - self.lag - 2) * SECOND), int((at - self.lag - number % 5) * SECOND)
         manifests = tuple(self._manifest(site) for site in range(sites))
         return EpochRecord(
             number,

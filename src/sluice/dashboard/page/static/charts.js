@@ -32,7 +32,7 @@ const CHARTS = [
     lines: (points) => Object.keys(points.at(-1).phases)
       .map((name) => ({ name, values: points.map((point) => point.phases[name] ?? 0) }))
       .filter((line) => line.values.some((value) => value > 0)) },
-  { title: "Watermark lag", text: seconds, note: "how far event time is behind the clock",
+  { title: "Watermark lag", text: seconds, note: "how far event time is behind the clock; below 0 it is ahead",
     lines: (points) => byStream(points, (stream) => stream?.lag ?? null) },
   { title: "Late rows", text: rows, note: "dropped and counted",
     lines: (points) => byStream(points, (stream) => stream?.late ?? 0) },

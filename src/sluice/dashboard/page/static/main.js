@@ -95,12 +95,13 @@ function tiles(point) {
   const perSecond = (value) => timed.reduce((total, one) => total + value(one), 0) / period;
   const over = lately.length === 1 ? "this epoch" : `over ${lately.length} epochs`;
   const lags = point.streams.map((stream) => stream.lag).filter((lag) => lag !== null);
+  const lag = Math.max(...lags);
   const late = sum((one) => one.late);
   return [
     ["Rows in", text.rate(perSecond((one) => one.rows_in)), over],
     ["Results", text.rate(perSecond((one) => one.results)), late ? `${text.rows(late)} late rows` : "no late rows"],
     ["Latency", text.seconds(point.latency), `epoch ${text.seconds(point.seconds)}`],
-    ["Watermark lag", lags.length ? text.seconds(Math.max(...lags)) : "–", "behind the clock"],
+    ["Watermark lag", lags.length ? text.seconds(Math.abs(lag)) : "–", lag < 0 ? "ahead of the clock" : "behind the clock"],
     ["Backlog", `${text.rows(point.backlog_rows)}`, "rows that wait"],
     ["Imbalance", text.ratio(point.imbalance), `${text.count(point.sites)} sites, ${text.count(point.units)} units`],
     ["State", text.bytes(point.memory_bytes + point.disk_bytes), `${text.share(point.memory_bytes / Math.max(1, point.memory_limit))} of memory`],
