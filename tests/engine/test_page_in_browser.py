@@ -21,6 +21,7 @@ from sluice.dashboard.page.driver import Driver
 from sluice.dashboard.quantity import BYTES, ROWS
 from sluice.dashboard.report import report_checkpoint
 from sluice.model.codec import decode, encode
+from sluice.model.epoch.decision import Decision, Verb
 from sluice.verbs.split import Split
 
 pytestmark = pytest.mark.skipif(find_chromium() is None, reason="there is no Chromium")
@@ -137,6 +138,30 @@ def test_a_move_from_an_epoch_that_is_gone_is_not_drawn_as_a_share(browser: Brow
         assert (oldest.verb, oldest.fate, oldest.came_from) == ("move", "done", None)
         assert page.evaluate("window.drawn.fillText.has('↷')")
         assert page.evaluate("['↷', '◆', '▼'].every((glyph) => window.drawn.strokeText.has(glyph))")  # each has an edge
+        page.context.close()
+
+
+def test_a_move_that_waits_is_drawn_open(browser: Browser, tmp_path: Path) -> None:
+    query = MovingQuery(str(tmp_path / "ck"), 4, 48)
+    query.waiting = (Decision(5, "you", Verb.MOVE, 0, 3, "to see"),)
+    for _ in range(18):  # from epoch 10 on others are done
+        query.commit()
+    with served_page(query.journal.storage.uri) as at:
+        page = browser.new_context(viewport=DESK).new_page()
+        page.set_default_timeout(PATIENCE)
+        page.add_init_script("""
+            window.ends = [];
+            const fill = CanvasRenderingContext2D.prototype.fill;
+            CanvasRenderingContext2D.prototype.fill = function () {
+                window.ends.push(this.fillStyle);
+                fill.call(this);
+            };
+        """)
+        page.goto(at.link)
+        page.wait_for_selector(DRAWN["map"])
+        expect(page.get_by_text("hollow: waits")).to_be_visible()
+        shades = "name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim()"
+        assert set(page.evaluate("window.ends")) == {page.evaluate(shades, name) for name in ("ink", "card")}
         page.context.close()
 
 

@@ -10,7 +10,7 @@ from epoch_factory import AT, IDENTITY, RUN
 from specs import SECOND
 
 from sluice.control.journal import Journal
-from sluice.model.epoch.decision import Decision, Verb
+from sluice.model.epoch.decision import Decision, UnderWay, Verb
 from sluice.model.epoch.segments import RunRef, SegmentRef
 from sluice.model.epoch.stats import (
     EpochSeconds,
@@ -82,10 +82,12 @@ class MovingQuery:
         self.slow = 1 % sites
         self.lag = 1.0
         """Seconds by which the newest event time is behind the clock."""
+        self.waiting: tuple[Decision, ...] = ()
+        """What is under way from its epoch on, for good."""
 
     def commit(self) -> EpochRecord:
         """The next epoch. From epoch 10 on one site is slow, and units leave it, one an epoch."""
-        decisions = self._decide()
+        decisions = (*self._decide(), *(one for one in self.waiting if one.epoch == self.number))
         record = self._record(decisions)
         self.journal.commit(record)
         self.number += 1
@@ -183,6 +185,7 @@ class MovingQuery:
             manifests,
             stats=stats,
             decisions=decisions,
+            under_way=tuple(UnderWay(one, ()) for one in self.waiting if one.epoch <= number),
             turns=(Turn(at - job, sites, seconds=before),),
             plan=self.plan,
         )

@@ -35,7 +35,7 @@ export class MapView {
       element("section", { class: "card" },
         element("div", { class: "bar" }, element("h3", {}, "Sites over time"),
           element("span", { class: "choice", role: "group", "aria-label": "Colour" }, ...this.buttons), this.legend,
-          element("span", { class: "note" }, "↷ moved   ◆ split   ● shared   ■ frozen   ▼ spilled   ▲ scaled   hollow or dashed: refused")),
+          element("span", { class: "note" }, "↷ moved   ◆ split   ● shared   ■ frozen   ▼ spilled   ▲ scaled   hollow: waits   struck out: refused")),
         strip),
       element("section", { class: "card" },
         element("div", { class: "bar" }, this.heading = element("h3"), this.unitLegend, this.summary), units),

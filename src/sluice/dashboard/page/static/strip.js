@@ -8,6 +8,8 @@ import { choose, current, store } from "./store.js";
 const BOTTOM = 20;
 const MOST_MARKS = 600;
 const GLYPHS = { move: "↷", split: "◆", merge: "◇", share: "●", release: "○", freeze: "■", "clean up": "□", scale: "▲", spill: "▼", fetch: "△" };
+/** Of the line of a move, by what has become of it. */
+const DASHES = { done: [], waiting: [1.5, 3], refused: [4, 3], abandoned: [4, 3] };
 
 export class Strip {
   constructor(canvas, metric) {
@@ -78,40 +80,22 @@ export class Strip {
   drawMarks(context, height) {
     this.spots = [];
     const columns = new Map(store.strips.map((strip, column) => [strip.epoch, column]));
-    const [ink, bad, edge] = [colour("ink"), colour("bad"), colour("card")];
+    const [ink, bad, card] = [colour("ink"), colour("bad"), colour("card")];
     for (const mark of this.marks.slice(-MOST_MARKS)) {
       const column = columns.get(epochOf(mark));
       if (column === undefined) continue;
       const x = this.left + (column + 0.5) * this.across;
-      const line = mark.site === null ? 0 : Math.min(mark.site, this.sites - 1);
-      const y = Math.min(height - 4, Math.max(4, (line + 0.5) * this.down));
-      const refused = mark.fate === "refused" || mark.fate === "abandoned";
+      const row = mark.site === null ? 0 : Math.min(mark.site, this.sites - 1);
+      const y = Math.min(height - 4, Math.max(4, (row + 0.5) * this.down));
+      const isRefused = mark.fate === "refused" || mark.fate === "abandoned";
+      const line = isRefused ? bad : ink;
+      const look = { line, inside: mark.fate === "waiting" ? card : line, edge: card, dashes: DASHES[mark.fate] };
       const moved = mark.verb === "move" && mark.came_from !== null && mark.came_from !== mark.site;
-      for (const isEdge of [true, false]) { // in the card's colour, so that a mark is seen on cells of any colour
-        context.strokeStyle = context.fillStyle = isEdge ? edge : refused ? bad : ink;
-        context.lineWidth = isEdge ? 3.6 : 1.3;
-        if (moved) this.drawMove(context, x, (mark.came_from + 0.5) * this.down, y, refused);
-        else drawGlyph(context, GLYPHS[mark.verb] ?? "●", x, y, refused || isEdge);
-      }
+      if (moved) drawMove(context, x, (mark.came_from + 0.5) * this.down, y, look);
+      else drawGlyph(context, GLYPHS[mark.verb] ?? "●", x, y, look);
+      if (isRefused) strikeOut(context, x, y, look);
       this.spots.push({ x, y, mark });
     }
-  }
-
-  /** From the site that held the unit to the one that it went to; hollow if it did not go. */
-  drawMove(context, x, from, to, refused) {
-    const bulge = Math.min(26, 4 + Math.abs(to - from) / 5);
-    context.globalAlpha = refused ? 0.6 : 0.85;
-    context.setLineDash(refused ? [3, 3] : []);
-    context.beginPath();
-    context.moveTo(x, from);
-    context.quadraticCurveTo(x + bulge, (from + to) / 2, x, to);
-    context.stroke();
-    context.setLineDash([]);
-    context.beginPath();
-    context.arc(x, to, 3.2, 0, 7);
-    if (refused) context.stroke();
-    else context.fill();
-    context.globalAlpha = 1;
   }
 
   drawChoice(context, height) {
@@ -142,10 +126,49 @@ export class Strip {
   }
 }
 
-function drawGlyph(context, glyph, x, y, hollow) {
+/** Strokes what `trace` draws, with an edge around it, so that it is seen on cells of any colour. */
+function strokeWithEdge(context, look, trace) {
+  for (const [style, width, dashes] of [[look.edge, 3.6, []], [look.line, 1.3, look.dashes]]) {
+    context.strokeStyle = style;
+    context.lineWidth = width;
+    context.setLineDash(dashes);
+    trace();
+  }
+  context.setLineDash([]);
+}
+
+/** From the site that held the unit to the one that it goes to. */
+function drawMove(context, x, from, to, look) {
+  const bulge = Math.min(26, 4 + Math.abs(to - from) / 5);
+  strokeWithEdge(context, look, () => {
+    context.beginPath();
+    context.moveTo(x, from);
+    context.quadraticCurveTo(x + bulge, (from + to) / 2, x, to);
+    context.stroke();
+  });
+  strokeWithEdge(context, { ...look, dashes: [] }, () => {
+    context.beginPath();
+    context.arc(x, to, 3.2, 0, 7);
+    context.fillStyle = look.inside;
+    context.stroke();
+    context.fill();
+  });
+}
+
+function drawGlyph(context, glyph, x, y, look) {
   context.font = `${glyph === GLYPHS.move ? 15 : 10}px system-ui, sans-serif`; // an arrow is thinner than a shape
   context.textAlign = "center";
   context.textBaseline = "middle";
-  if (hollow) context.strokeText(glyph, x, y);
-  else context.fillText(glyph, x, y);
+  strokeWithEdge(context, { ...look, dashes: [] }, () => context.strokeText(glyph, x, y));
+  context.fillStyle = look.inside;
+  context.fillText(glyph, x, y);
+}
+
+function strikeOut(context, x, y, look) {
+  strokeWithEdge(context, { ...look, dashes: [] }, () => {
+    context.beginPath();
+    context.moveTo(x - 8, y);
+    context.lineTo(x + 8, y);
+    context.stroke();
+  });
 }
