@@ -179,6 +179,18 @@ def test_event_time_ahead_of_the_clock_is_said_to_be(browser: Browser, tmp_path:
         page.context.close()
 
 
+def test_a_long_name_leaves_the_screen_to_the_rest(browser: Browser, tmp_path: Path) -> None:
+    name = "orders-with-trades-of-the-last-twenty-minutes-" * 9
+    MovingQuery(str(tmp_path / "ck"), 2, 8, name=name).commit()
+    with served_page(str(tmp_path / "ck")) as at:
+        page = opened(browser, at, viewport=PHONE)
+        title = page.locator("h1")
+        box = title.bounding_box()
+        assert box is not None and box["height"] < 70
+        expect(title).to_have_attribute("title", name)
+        page.context.close()
+
+
 def test_one_goes_back_through_the_epochs_by_keyboard(browser: Browser, served: tuple[MovingQuery, ServedPage]) -> None:
     page = opened(browser, served[1])
     newest = served[0].number - 1

@@ -54,7 +54,7 @@ function drawProblem() {
 
 function drawHead() {
   const last = newest();
-  get("name").textContent = store.name || "Sluice";
+  get("name").textContent = get("name").title = store.name || "Sluice";
   document.title = store.name ? `${store.name} · Sluice` : "Sluice";
   drawProblem();
   drawStanding();
