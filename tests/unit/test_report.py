@@ -7,6 +7,7 @@ of Query's face that `watch` uses: the real one needs Spark.
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,12 @@ class TestWatching:
         assert epoch_line(seen.recent[-1]).endswith("; backlog 24,690; 2 moves")
         seen.add(progress(2))
         assert "  adapted   2 moves, 1 spill, 0 fetches; backlog 0 rows" in lines_of(seen)
+
+    def test_phases_have_their_share_of_the_time(self) -> None:
+        seen = Seen("desk")
+        seen.add(progress(0))
+        (phases,) = (line for line in lines_of(seen, columns=200) if "kernel" in line)
+        assert re.search(r"kernel \d+ %", phases) and not re.search(r"\d%", phases)
 
     def test_several_queries_are_told_apart(self) -> None:
         out = io.StringIO()

@@ -114,7 +114,7 @@ def _phases(progress: EpochProgress) -> list[tuple[str, str]]:
     phases = progress.phase_seconds
     whole = sum(phases.values()) or 1.0
     shares = [(name, taken / whole, colour) for (name, taken), colour in zip(phases.items(), _COLOURS, strict=False)]
-    return [(f"{name} {share:.0%}  ", colour) for name, share, colour in shares if share >= _NOTICEABLE]
+    return [(f"{name} {100 * share:.0f} %  ", colour) for name, share, colour in shares if share >= _NOTICEABLE]
 
 
 def _state(progress: EpochProgress) -> tuple[int, str]:
