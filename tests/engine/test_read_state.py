@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,11 @@ def test_operators_are_known_by_number_and_by_the_query_whose_results_they_make(
     assert main(["inspect", where, "--state"]) == 0
     listing = capsys.readouterr().out
     assert "operator 0: Window join" in listing and "k, ts, v" in listing and listing == described
+    lines = listing.splitlines()
+    heads = next(line for line in lines if "rows of" in line)
+    rows = lines[lines.index(heads) + 1 :]
+    for name in ("rows of", "keys", "columns"):
+        assert all(re.match(r"  \S", line[heads.index(name) - 2 :]) for line in rows), name
     assert main(["inspect", where, "--state", "pairs"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("120 rows") and "… and 100 more" in shown

@@ -10,7 +10,7 @@ from sluice.control.journal import FORMAT, Journal
 from sluice.dashboard.decision_text import DecisionSummary, summarize
 from sluice.dashboard.frozen_text import clean_up_text, frozen_text
 from sluice.dashboard.quantity import BYTES, PRODUCTIVITY
-from sluice.dashboard.query_table import OVER, columns_of, rank_queries, rest_text
+from sluice.dashboard.query_table import OVER, WORDS, columns_of, rank_queries, rest_text
 from sluice.dashboard.terminal_style import align_columns, one_line
 from sluice.model.epoch.decision import outcomes
 from sluice.model.errors import CheckpointError
@@ -165,8 +165,9 @@ def _queries(plan: RecordedPlan, records: Sequence[EpochRecord]) -> list[str]:
     shown = ranked if len(ranked) <= _LINES + 1 else ranked[:_LINES]
     columns = columns_of(shown)
     rows = [[name for name, _ in columns], *zip(*(cells for _, cells in columns), strict=True)]
+    words = {place for place, (name, _) in enumerate(columns) if name in WORDS}
     rest = [f"  {rest_text(ranked[len(shown) :], ranked)}"] if len(shown) < len(ranked) else []
-    return ["", f"By query   {len(ranked):,}, {OVER}", *align_columns(rows, words=1), *rest]
+    return ["", f"By query   {len(ranked):,}, {OVER}", *align_columns(rows, words), *rest]
 
 
 def _history(records: list[EpochRecord]) -> list[str]:

@@ -34,7 +34,7 @@ def table(outcomes: Sequence[tuple[Trial, Outcome]]) -> str:
     """A line a run."""
     headings = ("policy", *(measure.heading for measure in outcomes[0][1].measures))
     rows = [headings, *((trial.label, *map(_text, outcome.measures)) for trial, outcome in outcomes)]
-    return "\n".join(line[2:] for line in align_columns(rows, words=1))
+    return "\n".join(line[2:] for line in align_columns(rows, words={0}))
 
 
 def decisions_text(label: str, outcome: Outcome, every: bool) -> str:

@@ -15,7 +15,9 @@ _WIDEST = 40  # characters of a value
 def describe_states(uri: str) -> str:
     """What there is by operator and input, without reading any of it."""
     state = CheckpointState.open(Journal(Storage(uri)))
-    rows = [("operator", "rows of", "keys", "units", "rows", "frozen", "waiting", "bytes", "columns")]
+    heads = ("operator", "rows of", "keys", "units", "rows", "frozen", "waiting", "bytes", "columns")
+    words = {heads.index(name) for name in ("operator", "rows of", "keys", "columns")}
+    rows = [heads]
     for one in state.summarize():
         rows.append(
             (
@@ -31,7 +33,7 @@ def describe_states(uri: str) -> str:
             )
         )
     operators = [f"  operator {number}: {one.says}" for number, one in enumerate(state.plan.operators)]
-    lines = [f"State      after epoch {state.record.number}", *operators, *align_columns(rows, words=3)]
+    lines = [f"State      after epoch {state.record.number}", *operators, *align_columns(rows, words)]
     return "\n".join(map(one_line, lines))
 
 
@@ -42,7 +44,7 @@ def show_state(uri: str, operator: str) -> str:
     rows = [tuple(shown.column_names)]
     rows += (tuple(_text(value) for value in row.values()) for row in shown.to_pylist())
     left = table.num_rows - shown.num_rows
-    lines = [f"{table.num_rows:,} rows", *align_columns(rows, words=len(shown.column_names))]
+    lines = [f"{table.num_rows:,} rows", *align_columns(rows, words=range(len(shown.column_names)))]
     lines += [f"  … and {left:,} more: sluice.readState has all of them"] if left else []
     return "\n".join(map(one_line, lines))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 _SPARKS = "▁▂▃▄▅▆▇█"
 
@@ -35,13 +35,14 @@ def spark(values: Sequence[float]) -> str:
     return "".join(_SPARKS[min(7, int(8 * max(0.0, v) / top))] for v in values)
 
 
-def align_columns(rows: Sequence[Sequence[str]], words: int = 0) -> list[str]:
-    """Rows of a table as lines: numbers held right, the first so many columns left.
+def align_columns(rows: Sequence[Sequence[str]], words: Container[int] = ()) -> list[str]:
+    """Rows of a table as lines: numbers held right, the columns at these places left.
 
     >>> align_columns([("site", "rows"), ("0", "1,000")])
     ['  site   rows', '     0  1,000']
+    >>> align_columns([("rows", "columns"), ("1,000", "ts, price"), ("7", "k")], words={1})
+    ['   rows  columns', '  1,000  ts, price', '      7  k']
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  " + "  ".join(f"{cell:{'<' if n < words else '>'}{widths[n]}}" for n, cell in enumerate(row)) for row in rows
-    ]
+    cells = [[f"{cell:{'<' if n in words else '>'}{widths[n]}}" for n, cell in enumerate(row)] for row in rows]
+    return [f"  {'  '.join(row)}".rstrip() for row in cells]
