@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import overload
+from collections.abc import Mapping
+from typing import Any, overload
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +20,7 @@ def readState(
     operator: int | str | None = None,
     input: str | None = None,
     unit: int | None = None,
+    key: Any | Mapping[str, Any] | None = None,
 ) -> pa.Table: ...
 
 
@@ -28,6 +30,7 @@ def readState(
     operator: int | str | None = None,
     input: str | None = None,
     unit: int | None = None,
+    key: Any | Mapping[str, Any] | None = None,
     *,
     spark: SparkSession,
 ) -> DataFrame: ...
@@ -38,6 +41,7 @@ def readState(
     operator: int | str | None = None,
     input: str | None = None,
     unit: int | None = None,
+    key: Any | Mapping[str, Any] | None = None,
     *,
     spark: SparkSession | None = None,
 ) -> pa.Table | DataFrame:
@@ -52,6 +56,8 @@ def readState(
             makes its results.
         input: one of the streams that it keeps rows of.
         unit: the id of a unit.
+        key: a key whose rows are wanted, of which only its unit is read: a value where the key is one column, values
+            by columns where it is several, or null. `sluice inspect --state` lists the columns.
         spark: a session, to have a DataFrame.
 
     Returns:
@@ -61,11 +67,13 @@ def readState(
     >>> query.processAllAvailable()
     >>> readState("ck", operator="pairs", input="quotes").num_rows
     2
+    >>> readState("ck", operator="pairs", input="trades", key="A")["price"].to_pylist()
+    [3.0, 3.0]
     """
     for name, value in (("input", input), ("operator", operator)):
         if value is not None and not isinstance(value, str) and (name == "input" or not isinstance(value, int)):
             raise FlowError(f"{name}={value!r} is neither a name nor a number")
-    table = read_state(os.fspath(checkpoint), operator, input, unit)
+    table = read_state(os.fspath(checkpoint), operator, input, unit, key)
     if spark is None:
         return table
     return spark.createDataFrame(table, spark_schema(table.schema))

@@ -40,11 +40,13 @@ def _carry_out(chosen: argparse.Namespace, passed_on: list[str]) -> int:
                 chosen.checkpoint, chosen.state = chosen.state, ""
             if not chosen.checkpoint:
                 raise FlowError("sluice inspect needs a checkpoint: the query's checkpointLocation")
+            if chosen.key and not chosen.state:
+                raise FlowError("--key needs an operator: --state OPERATOR --key COLUMN=VALUE")
             if chosen.state is not None:
                 from sluice.cli.state_text import describe_states, show_state
 
                 where, operator = chosen.checkpoint, chosen.state
-                print(show_state(where, operator) if operator else describe_states(where))
+                print(show_state(where, operator, dict(chosen.key)) if operator else describe_states(where))
                 return 0
             print(inspect(chosen.checkpoint, chosen.epochs))
             if chosen.verify:
@@ -146,6 +148,14 @@ def _parser() -> argparse.ArgumentParser:
         const="",
         metavar="OPERATOR",
         help="list what operators keep; with a number or the name of a query, its first rows",
+    )
+    looking.add_argument(
+        "--key",
+        type=key_value,
+        action="append",
+        default=[],
+        metavar="COLUMN=VALUE",
+        help="with --state OPERATOR: the rows of one key; repeatable for a key of several columns",
     )
     looking.add_argument(
         "--verify", action="store_true", help="read all state and results, and say what is gone or damaged"
@@ -251,6 +261,18 @@ def setting(text: str) -> tuple[str, str]:
     if not equals or not key.startswith("spark."):
         raise argparse.ArgumentTypeError(f"{text!r} is not a Spark setting; write for example spark.executor.memory=2g")
     return key, value
+
+
+def key_value(text: str) -> tuple[str, str]:
+    """A key column and its value from the command line.
+
+    >>> key_value("symbol=A=B")
+    ('symbol', 'A=B')
+    """
+    column, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is no key column and value; write for example symbol=A")
+    return column, value
 
 
 def _positive(text: str) -> int:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import pyarrow as pa
+
 from sluice.control.journal import Journal
 from sluice.dashboard.quantity import BYTES
 from sluice.dashboard.terminal_style import align_columns, one_line
@@ -37,9 +41,10 @@ def describe_states(uri: str) -> str:
     return "\n".join(map(one_line, lines))
 
 
-def show_state(uri: str, operator: str) -> str:
-    """The first rows of an operator's state."""
-    table = read_state(uri, operator)
+def show_state(uri: str, operator: str, key: Mapping[str, str]) -> str:
+    """The first rows of an operator's state, of a key if one is given."""
+    texts = {column: pa.scalar(text) for column, text in key.items()}
+    table = read_state(uri, operator, key=texts or None)
     shown = table.slice(0, _ROWS)
     rows = [tuple(shown.column_names)]
     rows += (tuple(_text(value) for value in row.values()) for row in shown.to_pylist())

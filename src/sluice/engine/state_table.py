@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.control.journal import Journal
+from sluice.engine.state_key import KeyFilter, key_columns, key_types, read_key
 from sluice.model.clock import SystemClock
 from sluice.model.epoch.segments import RunRef
 from sluice.model.errors import CheckpointError, FlowError, StorageError
@@ -84,8 +85,10 @@ class CheckpointState:
             for number in recorded.states
         ]
 
-    def read(self, operator: int | str | None, input_: str | None, unit: int | None) -> pa.Table:
-        """The rows of an operator's state, of one of its inputs and of one unit if these are given."""
+    def read(
+        self, operator: int | str | None, input_: str | None = None, unit: int | None = None, key: object = None
+    ) -> pa.Table:
+        """The rows of an operator's state, of one of its inputs, one unit and one key if these are given."""
         place = self._find_operator(operator)
         states = self.plan.operators[place].states
         names = [self.name_of(self.plan.states[number]) for number in states]
@@ -93,11 +96,14 @@ class CheckpointState:
             raise FlowError(f"operator {place} keeps nothing of {input_!r}; it keeps rows of {', '.join(names)}")
         directory = self.record.routing.directories[self.plan.operators[place].fragment]
         units = (directory.range,) if unit is None else self._place_of(unit, place, directory)
-        tables = [
-            self._read_state(number, name, directory, units)
-            for number, name in zip(states, names, strict=True)
-            if input_ in (None, name)
-        ]
+        chosen = [(number, name) for number, name in zip(states, names, strict=True) if input_ in (None, name)]
+        wanted = None
+        if key is not None:
+            wanted = read_key(
+                key, place, [self.plan.states[number].keys for number, _ in chosen], self._key_types(place)
+            )
+            units = intersect(units, wanted.units(directory))
+        tables = [self._read_state(number, name, directory, units, wanted) for number, name in chosen]
         try:
             return pa.concat_tables(tables, promote_options="default")
         except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
@@ -140,6 +146,10 @@ class CheckpointState:
             raise FlowError(f"there is no operator {operator}; there are {listed}")
         return int(operator)
 
+    def _key_types(self, operator: int) -> tuple[pa.DataType, ...]:
+        states = [self.plan.states[number] for number in self.plan.operators[operator].states]
+        return key_types(states, [self._schemas[state.stored] for state in states])
+
     def _place_of(self, unit: int, operator: int, directory: Directory) -> Ranges:
         routing = self.record.routing
         if unit not in routing.ids.array:
@@ -170,7 +180,9 @@ class CheckpointState:
                         copies[site] = unite(copies.get(site, ()), place)
         return copies
 
-    def _read_state(self, number: InputNumber, name: str, directory: Directory, units: Ranges) -> pa.Table:
+    def _read_state(
+        self, number: InputNumber, name: str, directory: Directory, units: Ranges, key: KeyFilter | None
+    ) -> pa.Table:
         state, ids = self.plan.states[number], self.record.routing.ids.array
         tables = [self._empty_table(state)]
         for site, run in self._runs_of(number, units):
@@ -179,8 +191,11 @@ class CheckpointState:
             for count, data in self._durable.fetch(run):
                 hashes, rows = decode_rows(schema, replace(segment, rows=count), data)
                 places = directory.unit_of(hashes)
-                of_run = np.isin(places, numbers(run.units))
-                rows, places = rows.filter(pa.array(of_run)), places[of_run]
+                of_run = np.flatnonzero(np.isin(places, numbers(run.units)))
+                rows, places, hashes = rows.take(pa.array(of_run)), places[of_run], hashes[of_run]
+                if key is not None:
+                    of_key = key.choose(rows, hashes, key_columns(state, schema))
+                    rows, places = rows.take(pa.array(of_key)), places[of_key]
                 about = (name, ids[places], site, run.generation, segment.pending)
                 columns = [_column(value, field, len(places)) for value, field in zip(about, _ABOUT_ROWS, strict=True)]
                 names = [*_ABOUT_ROWS.names, *rows.schema.names]
@@ -208,14 +223,18 @@ class CheckpointState:
 
 
 def read_state(
-    uri: str, operator: int | str | None = None, input_: str | None = None, unit: int | None = None
+    uri: str,
+    operator: int | str | None = None,
+    input_: str | None = None,
+    unit: int | None = None,
+    key: object = None,
 ) -> pa.Table:
     """The rows of an operator's state. What its query deletes meanwhile is read from a newer epoch."""
     journal = Journal(Storage(uri))
     for _ in range(MAX_ATTEMPTS):
         index = journal.indexes()[-1:]
         try:
-            return CheckpointState.open(journal).read(operator, input_, unit)
+            return CheckpointState.open(journal).read(operator, input_, unit, key)
         except StorageError:
             if journal.indexes()[-1:] == index:
                 raise

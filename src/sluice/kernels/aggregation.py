@@ -19,6 +19,11 @@ from sluice.model.errors import FlowError
 from sluice.model.plan.aggregate import Aggregate, result_type
 
 
+def name_key(place: int) -> str:
+    """What a column of the key of groups is called in their stored state."""
+    return f"key{place}"
+
+
 class Aggregation:
     """Several aggregates over rows of one schema. It keeps nothing but what it is asked to compute.
 
@@ -41,7 +46,7 @@ class Aggregation:
 
     def stored_schema(self, keys: Sequence[str], numbers: Sequence[str]) -> pa.Schema:
         """How partial states are stored: the columns of their group, some with times or numbers, the states."""
-        groups = [pa.field(f"key{i}", self.schema.field(key).type) for i, key in enumerate(keys)]
+        groups = [pa.field(name_key(i), self.schema.field(key).type) for i, key in enumerate(keys)]
         return pa.schema([*groups, *(pa.field(name, pa.int64()) for name in numbers), *self.partial_schema])
 
     def partial(self, rows: pa.RecordBatch, times: np.ndarray, groups: Groups) -> pa.RecordBatch:
