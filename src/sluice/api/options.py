@@ -59,21 +59,21 @@ MIN_SITES = Option(
     "minSites",
     WHOLE_NUMBER,
     QUERY,
-    "how many sites there are at least where their number [may change while the query runs](../how-to/scaling.md)",
+    "the fewest sites where their number [may change while the query runs](../how-to/scaling.md)",
     unless_given="1 with `maxSites`, else nothing is scaled",
 )
 MAX_SITES = Option(
     "maxSites",
     WHOLE_NUMBER,
     QUERY,
-    "how many sites there are at most, likewise",
+    "the most sites, likewise",
     unless_given="`partitions` with `minSites`, else nothing is scaled",
 )
 PARTITIONS = Option(
     "partitions",
     WHOLE_NUMBER,
     QUERY,
-    "how many units the state of all operators with keys begins with, in all; policies split and merge them",
+    "units that all operators with keys begin with together; policies split and merge them",
     default=256,
 )
 UNIT_SIZE = Option(
@@ -98,8 +98,8 @@ BACKLOG = Option(
     "backlog",
     SIZE,
     QUERY,
-    "input that may wait at a site before epochs wait for it; `8m` unless given where `elastic` chooses how many sites "
-    "there are, which goes by it",
+    "input that may wait at a site before epochs wait for it; `8m` unless given where `elastic`, which goes by "
+    "it, chooses the number of sites",
     default="256m",
 )
 BACKLOG_TO_SCALE_BY = "8m"
@@ -117,10 +117,10 @@ COMPRESSION = Option(
     "compression",
     one_of("none", "snappy", "gzip", "brotli", "zstd", "lz4"),
     "parquet, delta",
-    "how the files of results are compressed",
+    "how results are compressed",
     default="snappy",
 )
-NUM_ROWS = Option("numRows", WHOLE_NUMBER, "console", "how many rows of an epoch are printed", default=20)
+NUM_ROWS = Option("numRows", WHOLE_NUMBER, "console", "rows of an epoch that are printed", default=20)
 TRUNCATE = Option("truncate", _ANYTHING_BUT_FALSE, "console", "whether long values are cut", default="true")
 
 OPTIONS: tuple[Option[Any], ...] = (
