@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pyarrow as pa
@@ -72,6 +74,13 @@ class Minutes:
                 arrive(f"in/{stream}", f"{self._key} ts {column}", *rows)
             if query is not None:
                 query.processAllAvailable()
+
+    def arrive_until(self, query: Query, holds: Callable[[dict[str, Any]], bool], seconds: float = 60.0) -> None:
+        """Write minutes until something holds of the query's progress."""
+        deadline = monotonic() + seconds
+        while not holds(query.lastProgress):
+            assert monotonic() < deadline, query.lastProgress
+            self.arrive(1, query)
 
 
 def start_pairs(spark: SparkSession) -> Query:
