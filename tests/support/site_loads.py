@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from sluice.control.round_history import RoundHistory
 from sluice.model.epoch.stats import Slices
 from sluice.model.plan.plan import Capabilities
 from sluice.model.routing.routing import Routing
@@ -21,7 +22,8 @@ ROW_BYTES = 100
 
 class SiteLoads:
     """Units of one join, spread evenly; all have a hundred rows of each input a round and as many results, but for the
-    one that is hot. Counts vary by `noise`, a result costs `result_cost` rows, a round costs a site `overhead` rows."""
+    one that is hot. Counts vary by `noise`, a result costs `result_cost` rows, a round costs a site `overhead` rows.
+    Sites begin with the speed 1."""
 
     def __init__(
         self,
@@ -39,13 +41,14 @@ class SiteLoads:
         self.result_cost, self.overhead = result_cost, overhead
         self.routing, self.capabilities = Routing.even(units, sites), Capabilities(shareable={0: (0, 1)})
         self.hot, self.heat = 0, (100.0, 100.0, 100.0)
-        self.imbalance = 1.0
+        self.speed, self.history = np.ones(sites), RoundHistory()
+        self.imbalance = self.busiest = 1.0
 
     def run(self, rounds: int) -> list[Action]:
         """What was done in so many rounds; all that the policy asks for can be done."""
         done: list[Action] = []
         for _ in range(rounds):
-            for action in self.policy.decide(self.view()):
+            for action in self.policy.decide(self.history.complete(self.view())):
                 assert action.refuse(Situation(self.routing, self.capabilities)) is None, action
                 if isinstance(action, Move):
                     self.routing = self.routing.with_move(action.unit, action.site, since=0)
@@ -73,7 +76,8 @@ class SiteLoads:
                 if sharing:
                     part = (sum(each), found / len(holders), sum(each) * ROW_BYTES)
                     slices.append((unit, site, *map(int, part)))
-        self.imbalance = float(work.max() / work.mean())
+        work /= self.speed
+        self.imbalance, self.busiest = float(work.max() / work.mean()), float(work.max())
         return replace(
             ClusterView.at_rest(self.routing.holders, [self.memory] * sites)
             .with_units(rows=rows, first_rows=first, results=results, bytes=size, memory=size, inputs=np.full(units, 2))

@@ -15,6 +15,7 @@ from sluice.control.collection import EpochCollection
 from sluice.control.copying import CopyRate
 from sluice.control.epoch_executor import EpochExecutor
 from sluice.control.loop import SITES, USER, ControlLoop
+from sluice.control.round_history import RoundHistory
 from sluice.control.site_changes import (
     change_sites,
     drain_sites,
@@ -223,7 +224,7 @@ class Controller:
         self.collection.add(record, now)
         if site_changes:
             self._decisions.append(self._about_sites(Verb.PLACE, site_changes))
-            self.loop.backoff = Backoff()
+            self.loop.backoff, self.loop.history = Backoff(), RoundHistory()  # executors may be other machines
         after = self.executor.repartition(self.loop, record, now)
         if after is not record:
             self.collection.redivide(record, after)

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from sluice.control.executor import InstructionExecutor
 from sluice.control.requests import Requests
+from sluice.control.round_history import RoundHistory
 from sluice.control.rounds import Rounds
 from sluice.model.epoch.decision import Decision, Ended, describe_end, name_units
 from sluice.model.errors import ProtocolError, QueryError
@@ -85,6 +86,7 @@ class ControlLoop:
         """The requests that were answered last."""
         self.backoff = Backoff()
         """When the policy may ask for more sites, if lately some did not come."""
+        self.history = RoundHistory()
         self.ended: list[Ended] = []
         """Decisions that were abandoned, until somebody takes note."""
         self._successors: Mapping[Unit, tuple[Unit, ...]] = {}
@@ -250,7 +252,7 @@ class ControlLoop:
 
     def ask_policy(self, now: float) -> tuple[Action, ...]:
         """What the policy wants. Where it only advises, sites freeze nothing by themselves: that is advice, too."""
-        view, scaling = self.collector.view(), self.scaling
+        view, scaling = self.history.complete(self.collector.view()), self.scaling
         most = view.scaling.most_sites if self.backoff.allows(now) else len(view.sites)
         view = view.with_scaling(
             requested_sites=scaling.target_sites if scaling else self.routing.sites, most_sites=most

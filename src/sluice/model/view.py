@@ -195,6 +195,26 @@ class Neighbours:
         return cls(*np.zeros((2, 0), dtype=np.int64))
 
 
+@dataclass(frozen=True)
+class MovedUnits:
+    """An entry for each unit that has come to its site from another, as far as that is known, and what came of it."""
+
+    unit: np.ndarray
+    """The unit's place in the table."""
+    origin: np.ndarray
+    """The site that it came from."""
+    origin_seconds: np.ndarray
+    """How much longer that site would have worked in the period with the unit, by how much less it worked without."""
+    outcome: np.ndarray
+    """How long its site worked at first, as a multiple of how long its origin had, for as many rows and results."""
+    growth: np.ndarray
+    """How long its site works now, as a multiple of how long it did at first, for as many rows and results."""
+
+    @classmethod
+    def none(cls) -> MovedUnits:
+        return cls(*np.zeros((2, 0), dtype=np.int64), *np.zeros((3, 0)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
     """How many sites the query may use."""
@@ -217,6 +237,7 @@ class ClusterView:
         period: over which time.
         shared: units with several holders.
         neighbours: sites whose units take in a unit's results, or give it theirs.
+        moved: units that have moved, and what came of it.
         scaling: how many sites there may be.
         unit_size: units are to have between one and two times so many bytes.
 
@@ -230,6 +251,7 @@ class ClusterView:
     period: Period = field(default_factory=Period)
     shared: SharedUnits = field(default_factory=SharedUnits)
     neighbours: Neighbours = field(default_factory=Neighbours.none)
+    moved: MovedUnits = field(default_factory=MovedUnits.none)
     scaling: Scaling = field(default_factory=Scaling)
     unit_size: int = 64 << 20
     """Units are to have between one and two times so many bytes."""

@@ -1,7 +1,8 @@
 """Load balancing: busy sites give units to idle ones, as in section 5.3 of the Flux paper.
 
 The paper's U is how much of the time a site was not idle, its T the rows the site processed and its N those of a unit.
-What a move will do is estimated by assuming that every unit keeps its rows and every site its speed.
+What a move will do is estimated by assuming that every unit keeps its rows and every site its speed. What the last move
+of a unit came to is measured, and counts for more.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from sluice.model.ids import Site, Unit
 from sluice.model.view import ClusterView
 from sluice.policies.base import Policy
+from sluice.policies.planning.moved_units import may_go
 from sluice.policies.planning.pairing import Pairs, first_of_each
 from sluice.policies.settings import Flag, Imbalance, Number, check_settings
 from sluice.verbs import Action
@@ -37,10 +39,10 @@ class LoadBalancing(Policy):
 
     A pair is left alone, and all after it, when its donor is less busy than the average or less than `th_imb` times as
     busy as its receiver, or when the receiver is busier than `th_util`. A site that processed nothing shows no speed:
-    it is taken to be as fast as its donor. One that is several times slower, and gives its only unit back, shows
-    nothing again: the unit goes to and fro. Small units make that unlikely. With `as_printed` such a site is taken to
-    stay idle whatever it gets, which is what the paper's U (1 + N / T) comes to where U is zero. Then popular units go
-    from one site without rows to the next.
+    it is taken to be as fast as its donor. From one that is several times slower the unit comes back, and does not go
+    there again. With `as_printed` such a site is taken to stay idle whatever it gets, which is what the paper's
+    U (1 + N / T) comes to where U is zero, and nothing is learnt: popular units go from one site without rows to the
+    next.
 
     >>> view = ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[1 << 30, 1 << 30])
     >>> view = view.with_units(rows=np.array([600, 300, 100, 400])).with_sites(idle=np.array([0.0, 6.0]))
@@ -72,6 +74,8 @@ class LoadBalancing(Policy):
         unit, pair = pairs.units(view.units.site, len(view.sites))
         fits = fitting(view.units.rows[unit], busy, rows, pairs, pair, self.as_printed)
         fits &= (view.units.bytes[unit] <= room[pairs.receiver[pair]]) & ~view.is_shared[unit]
+        if not self.as_printed:
+            fits &= may_go(view, unit, pairs.receiver[pair], self.th_imb)
         if view.shared.units:
             difference = (busy[pairs.donor] - busy[pairs.receiver])[pair]
             fits &= _at_most(view, unit) * busy[pairs.donor[pair]] <= LARGEST * difference
