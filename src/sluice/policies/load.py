@@ -27,6 +27,9 @@ ROUNDING = 1e-9
 A unit that only makes two sites change places must not look like a gain through the last digit of a division: it would
 go back and forth for ever.
 """
+LEAST_GAIN = 0.05
+"""The part by which a receiver stays less busy than its donor was. A unit that makes it nearly as busy only has two
+sites change places, and how busy these are is not known to a few per cent."""
 LARGEST = 0.75
 """Part of what two sites differ by that a unit may be where units are shared. Holders of a hot unit are busy with much
 the same then, and what they differ by is often one small unit, whose work is hard to tell from that of the hot one: if
@@ -35,7 +38,8 @@ it is taken to be a little less than it is, it would go back and forth."""
 
 @dataclass(frozen=True)
 class LoadBalancing(Policy):
-    """Pair the busiest site with the idlest and move one unit that brings the two closer, without overloading either.
+    """Pair the busiest site with the idlest and move one unit that brings the two closer. The receiver stays less busy
+    than the donor was, by a twentieth.
 
     A pair is left alone, and all after it, when its donor is less busy than the average or less than `th_imb` times as
     busy as its receiver, or when the receiver is busier than `th_util`. A site that processed nothing shows no speed:
@@ -117,7 +121,8 @@ def fitting(
     pair: np.ndarray,
     as_printed: bool = False,
 ) -> np.ndarray:
-    """Which units would bring donor and receiver closer and leave the receiver no more than fully busy.
+    """Which units would bring donor and receiver closer and leave the receiver less busy than the donor is; as printed,
+    no more than fully busy.
 
     A unit without rows brings them no closer, and so never moves.
     """
@@ -127,7 +132,8 @@ def fitting(
     before = busy[pairs.donor] - busy[pairs.receiver]
     receiver = busy[pairs.receiver][pair] + unit_rows * gets[pair]
     after = np.abs(busy[pairs.donor][pair] - unit_rows * gives[pair] - receiver)
-    fits: np.ndarray = (after < before[pair] - ROUNDING) & (receiver <= 1 + ROUNDING)
+    most = np.where(as_printed, 1.0, (1 - LEAST_GAIN) * busy[pairs.donor])
+    fits: np.ndarray = (after < before[pair] - ROUNDING) & (receiver <= most[pair] + ROUNDING)
     return fits
 
 
