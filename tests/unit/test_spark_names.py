@@ -111,3 +111,18 @@ def test_streams_where_something_else_is_taken() -> None:
     streams: Any = trades
     with pytest.raises(FlowError, match=r"flow\.join takes its streams in a list.*not DataStream\(trades"):
         flow.join(streams, on="symbol", within="1 second")
+
+
+def test_an_outer_join_of_several_streams_is_a_chain() -> None:
+    flow = Flow(name="desk")
+    schema = "symbol string, ts timestamp"
+    trades, quotes, news = (flow.readStream(name, schema, eventTime="ts") for name in ("trades", "quotes", "news"))
+    streams = [trades, quotes, news]
+    chain = r"write trades\.join\(quotes, on=…, within=…, how='left'\)\.alias\('pair'\)\.join\(news, …\)"
+    with pytest.raises(FlowError, match=f"an inner join; how='left' is of two streams: {chain}"):
+        flow.join(streams, on="symbol", within="1 second", how="left_outer")
+    with pytest.raises(FlowError, match=r"write trades\.join\(quotes, on=…, within=…, how='semi'\)$"):
+        flow.join([trades, quotes], on="symbol", within="1 second", how="leftsemi")
+    with pytest.raises(FlowError, match="how='sideways' is no kind of join"):
+        flow.join(streams, on="symbol", within="1 second", how="sideways")
+    assert "news_symbol" in flow.join(streams, on="symbol", within="1 second", how="Inner").columns

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from sluice.api.joining import Duration, Keys, Within, build_join
+from sluice.api.joining import Duration, Keys, Within, build_join, read_kind
 from sluice.api.query import Query
 from sluice.api.relation import NamedRelation, Registry, result_of
 from sluice.api.starting import start_query
@@ -25,6 +25,7 @@ from sluice.api.writer import DataStreamWriter
 from sluice.engine.split import FileFormat
 from sluice.model.durations import in_words, microseconds
 from sluice.model.errors import FlowError
+from sluice.model.plan.join_kind import JoinKind
 from sluice.model.plan.relation import Relation
 from sluice.model.plan.stream import Stream, is_hidden
 from sluice.policies import Policy
@@ -223,6 +224,7 @@ class Flow:
         on: Keys | None = None,
         within: Within | None = None,
         where: str | None = None,
+        how: str = "inner",
     ) -> DataStream:
         """Join several streams: combinations of one row each with equal keys, all within `within` of the newest.
 
@@ -231,6 +233,7 @@ class Flow:
             on: the key: a column of all, a list of columns, or a column for each stream by its name.
             within: how far apart the event times are at most.
             where: a further condition in Spark SQL.
+            how: `inner`. Outer, semi and anti joins are of two streams, one after the other.
 
         >>> flow.join([trades, quotes, news], on="symbol", within="1 minute").columns[-1]
         'news_text'
@@ -247,6 +250,7 @@ class Flow:
                 f"flow.join takes streams, and {table.name!r} is a table; join it with the result, under a name: "
                 f"result.alias('pairs').join({table.name}, on=…)"
             )
+        _refuse_other_kinds(read_kind(how), streams)
         return DataStream(self._registry, "", result_of(*build_join(list(streams), on, within, where)))
 
     def sql(self, text: str, within: str | None = None) -> DataStream:
@@ -323,6 +327,21 @@ class Flow:
 
     def _stream_of(self, source: Source) -> DataStream:
         return DataStream(self._registry, source.stream.name, Relation(source.stream, (), source.stream))
+
+
+def _refuse_other_kinds(kind: JoinKind, streams: Sequence[DataStream]) -> None:
+    """Refuse a join of several streams that is not an inner one."""
+    if kind is JoinKind.INNER:
+        return
+    names = [stream.name if isinstance(stream, DataStream) else "" for stream in streams]
+    first, second, *others = (name or f"stream{place}" for place, name in enumerate([*names, "", ""], 1))
+    chain = f"{first}.join({second}, on=…, within=…, how={kind.value!r})"
+    if len(names) > 2:
+        chain += f".alias('pair').join({others[0]}, …)"
+    raise FlowError(
+        "flow.join gives combinations of rows of all its streams, an inner join; "
+        f"how={kind.value!r} is of two streams: write {chain}"
+    )
 
 
 def _read_event_time(name: str, event_time: object) -> str:
