@@ -189,6 +189,27 @@ def test_a_file_that_vanishes_leaves_the_table_as_it_was(tmp_path, caplog):
         lookups.run(1)
 
 
+@pytest.mark.parametrize("divided", [False, True])
+@pytest.mark.parametrize(
+    ("format", "content", "why"),
+    [
+        ("csv", "k,q\n1,2\n", r"file '.*ref\.csv' has the columns \['k', 'q'\] in its header, the schema is"),
+        ("csv", '1,"2\n', "give the option escape=.*flow.table, take its DataFrame"),
+        ("json", '{"k": "x", "p": 2}\n', "column 'k': found text, expected int64.*; give a schema= that fits"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_of_the_table(tmp_path, format, content, why, divided):
+    path = tmp_path / f"ref.{format}"
+    path.write_text(content)
+    flow = Flow(name="flow")
+    options = {"header": "true"} if content.startswith("k") else {}
+    t = flow.table("t", str(path), format=format, schema="k long, p long", divided=divided, **options)
+    joined = describe(flow, stream("a")).join(t, on="k")
+    with pytest.raises(StorageError, match=f"^table 't' cannot be read: .*{why}") as refusal:
+        testing.run(joined, {"a": [{"k": 1, "ts": 0, "v": 1}]})
+    assert "stream'" not in str(refusal.value) and "the stream" not in str(refusal.value)
+
+
 def test_a_table_that_no_longer_fits_leaves_the_table_as_it_was(tmp_path, caplog):
     content = ChangingTable(table(k1=1))
     lookups = Lookups(tmp_path, content)

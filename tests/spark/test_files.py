@@ -240,7 +240,7 @@ class TestAnyFormat:
     @pytest.mark.parametrize("format", ["parquet", "arrow"])
     def test_a_file_of_something_else_is_not_taken_for_nulls(self, tmp_path: Path, format: str) -> None:
         write(tmp_path / "a", trades(), format)
-        with pytest.raises(StorageError, match=r"none of the stream's columns \['volume'\], only \['ts', 'symbol'"):
+        with pytest.raises(StorageError, match=r"none of the schema's columns \['volume'\], only \['ts', 'symbol'"):
             read(tmp_path / "a", format, pa.schema([("volume", pa.int64())]))
 
 
@@ -350,7 +350,7 @@ class TestParquet:
     )
     def test_a_column_never_changes_its_meaning(self, tmp_path: Path, values: pa.Array, to: pa.DataType) -> None:
         pq.write_table(pa.table({"c": values}), tmp_path / "a")
-        with pytest.raises(StorageError, match=r"/a', column 'c': found .*, expected .*give the stream a schema="):
+        with pytest.raises(StorageError, match=r"/a', column 'c': found .*, expected .*give a schema="):
             read(tmp_path / "a", "parquet", pa.schema([("c", to)]))
 
     def test_columns_outside_the_schema_are_not_read(self, tmp_path: Path) -> None:
@@ -457,7 +457,7 @@ class TestCsv:
     @pytest.mark.parametrize("text", ["b,a\n1,2\n", "a\n1\n", "a,b,c\n1,2,3\n", "a;b\n1;2\n"])
     def test_a_header_has_to_name_the_columns_in_their_order(self, tmp_path: Path, text: str) -> None:
         schema = pa.schema([("a", pa.string()), ("b", pa.string())])
-        with pytest.raises(StorageError, match=r"a\.csv' has the columns \[.*\] in its header, the stream's schema is"):
+        with pytest.raises(StorageError, match=r"a\.csv' has the columns \[.*\] in its header, the schema is"):
             self.rows(tmp_path, text, schema)
         if text.startswith("b,a"):
             assert self.rows(tmp_path, text, schema, enforceSchema="true") == [{"a": "1", "b": "2"}]
@@ -668,7 +668,7 @@ class TestOptions:
             ("csv", {"quote": "''"}, "'quote' must be one character"),
             ("csv", {"sep": ";", "delimiter": ","}, "'sep' and 'delimiter' mean the same"),
             ("csv", {"header": "yes"}, "'header' must be true or false, not 'yes'"),
-            ("csv", {"inferSchema": "false"}, "give the stream a schema="),
+            ("csv", {"inferSchema": "false"}, "give a schema="),
             ("csv", {"timestampFormat": "%Y", "multiLine": "true"}, "must be one of Spark's patterns, not '%Y'"),
             ("csv", {"timestampFormat": "%H:%M:%S.%f"}, "fractions of a second"),
             ("json", {"timeZone": "Mars/North"}, "must be a time zone .* not 'Mars/North'"),

@@ -28,6 +28,7 @@ from sluice.record.reports import LoadedRows, SplitReport
 from sluice.sources.files import read_file
 from sluice.sources.input_files import InputFile
 from sluice.sources.table_files import TableListing, read_staged
+from sluice.sources.tables import name_table
 from sluice.state.files.storage import Storage
 
 ROWS_AT_ONCE, BYTES_AT_ONCE = 1 << 19, 128 << 20
@@ -84,7 +85,7 @@ class TableReader:
                     seconds["split"] += started - read
             except SluiceError as failure:
                 if load.is_required:
-                    raise
+                    raise name_table(load.table, failure) from failure
                 problem = str(failure)
             loaded.append(LoadedRows(load.table, len(own), rows, problem))
         if loaded:

@@ -55,7 +55,7 @@ def read_arrow(place: Place, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         missing = [name for name in schema.names if name not in names]
         if missing:
             raise StorageError(
-                f"file {place.name!r} lacks the columns {missing} of the stream's schema; it has {file_schema.names}"
+                f"file {place.name!r} lacks the columns {missing} of the schema; it has {file_schema.names}"
             )
         for batch in _arrow_batches(file, [file_schema.get_field_index(name) for name in names], place.is_local):
             batch.validate()
@@ -93,7 +93,7 @@ def _is_ipc_file(file: pa.NativeFile) -> bool:
 def _shared_columns(present: pa.Schema, schema: pa.Schema, place: Place) -> list[str]:
     names = [name for name in schema.names if name in present.names]
     if not names:
-        raise StorageError(f"file {place.name!r} has none of the stream's columns {schema.names}, only {present.names}")
+        raise StorageError(f"file {place.name!r} has none of the schema's columns {schema.names}, only {present.names}")
     twice = [name for name in names if present.names.count(name) > 1]
     if twice:
         raise StorageError(f"file {place.name!r} has more than one column named {twice}")

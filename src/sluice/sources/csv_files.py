@@ -89,7 +89,7 @@ def _with_header(place: Place, options: FileOptions) -> tuple[list[str] | None, 
 def _check_header(header: list[str], schema: pa.Schema, place: Place) -> None:
     if [name.lower() for name in header] != [name.lower() for name in schema.names]:
         raise StorageError(
-            f"file {place.name!r} has the columns {header} in its header, the stream's schema is {schema.names}; as in "
+            f"file {place.name!r} has the columns {header} in its header, the schema is {schema.names}; as in "
             "Spark, columns of CSV files go by their place. Give a schema= with all columns in the files' order; check "
             "the options 'header' and 'sep'; with enforceSchema=True names in headers are passed over"
         )
@@ -191,7 +191,7 @@ def _double_quotes(text: bytes, options: FileOptions) -> bytes:
 
 
 def _unclear(line: str, options: FileOptions, place: Place) -> StorageError:
-    hint = f"if quotes in text are doubled, give the stream the option escape={options.quote!r}; "
+    hint = f"if quotes in text are doubled, give the option escape={options.quote!r}; "
     return StorageError(
         f"file {place.name!r}: in the line {line[:200]!r} a quote ({options.quote}) is not closed, or text follows the "
         f"closing one; {hint if options.escape != options.quote else ''}if values have line breaks, the option "

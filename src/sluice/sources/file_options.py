@@ -126,7 +126,7 @@ class FileOptions:
     @classmethod
     def _read(cls, given: Mapping[str, str], why_spark: list[str]) -> FileOptions:
         if not INFER_SCHEMA.value(given):
-            raise FlowError("option 'inferSchema' cannot be false; give the stream a schema= instead")
+            raise FlowError("option 'inferSchema' cannot be false; give a schema= instead")
         sep, delimiter = SEP.value_if_given(given), DELIMITER.value_if_given(given)
         if None not in (sep, delimiter) and sep != delimiter:
             raise FlowError("options 'sep' and 'delimiter' mean the same thing but differ; give one of them")

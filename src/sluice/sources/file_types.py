@@ -75,7 +75,7 @@ def misfit(path: str, column: str, file_type: object, to: pa.DataType, why: str 
     detail = f" ({why})" if why else ""
     return StorageError(
         f"file {path!r}, column {column!r}: found {file_type}, expected {to}{detail}; "
-        "give the stream a schema= that fits all of its files, or repair this one under its name"
+        "give a schema= that fits all files, or repair this one under its name"
     )
 
 

@@ -85,7 +85,7 @@ def _objects(block: bytes, place: Place) -> bytes:
     if pc.any(is_odd, min_count=0).as_py():
         line = texts.filter(is_odd)[0].as_py()
         raise pa.ArrowInvalid(
-            f"the line {line[:200]!r} is not one JSON object; if objects have line breaks, give the stream the option "
+            f"the line {line[:200]!r} is not one JSON object; if objects have line breaks, give the option "
             "multiLine=True"
         )
     return bytes_of(lines.filter(pc.invert(is_blank)))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from sluice.model.errors import FlowError, StorageError
+from sluice.model.errors import FlowError, SluiceError, StorageError
 from sluice.sources.directory_tree import ListedFile
 from sluice.sources.file_search import FileSearch
 from sluice.sources.file_types import fit
@@ -44,9 +44,7 @@ class TableFiles:
     name_filter: str = "*"
 
     def read(self) -> pa.Table:
-        batches = [
-            batch for file in self._list() for batch in read_file(file.path, self.format, self.schema, self.options)
-        ]
+        batches = [batch for file in self._list() for batch in self._read_file(file.path)]
         return pa.Table.from_batches(batches, self.schema)
 
     def fingerprint(self) -> Hashable | None:
@@ -56,11 +54,22 @@ class TableFiles:
         files = tuple(TableFile(file.path, file.size) for file in self._list())
         return TableListing(files, self.format, self.options)
 
+    def _read_file(self, path: str) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from read_file(path, self.format, self.schema, self.options)
+        except StorageError as problem:
+            raise name_table(self.name, problem) from problem
+
     def _list(self) -> list[ListedFile]:
         files = FileSearch(self.path, self.name_filter).new_files(lambda _: True)
         if not files:
             raise StorageError(f"table {self.name!r}: there is no {self.format} file at {self.path!r}")
         return sorted(files)
+
+
+def name_table(name: str, problem: SluiceError) -> SluiceError:
+    """What is wrong with one of a table's files, with the table that it is of."""
+    return type(problem)(f"table {name!r} cannot be read: {problem}")
 
 
 def fit_rows(name: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -13,7 +13,7 @@ from sluice.model.errors import CorruptFile, StorageError
 from sluice.sources.file_paths import Place
 
 BLOCK = 16 << 20
-READ_BY_SPARK = "or have Spark read these files: spark.readStream, then flow.readStream"
+READ_BY_SPARK = "or have Spark read these files: flow.readStream, and flow.table, take its DataFrame"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Spark goes by the end of a name; Arrow, left to itself, would take others for compressed.
 _CODECS = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd"}
@@ -79,8 +79,7 @@ def _check_text(block: bytes, place: Place) -> bytes:
             block.decode()
         except UnicodeDecodeError as e:
             raise StorageError(
-                f"file {place.name!r} is not text in UTF-8 ({e.reason}); give the stream the option encoding=, "
-                + READ_BY_SPARK
+                f"file {place.name!r} is not text in UTF-8 ({e.reason}); give the option encoding=, " + READ_BY_SPARK
             ) from e
     return block
 
