@@ -157,3 +157,28 @@ def test_in_sql_on_bad_days(disturb):
 def test_mistakes_are_named_in_the_users_words(build, words):
     with pytest.raises(FlowError, match=words):
         build(source("a"))
+
+
+@pytest.mark.parametrize(
+    ("build", "key"),
+    [
+        (
+            lambda flow, pairs: flow.sql("""SELECT v FROM (
+                SELECT a.v, row_number() OVER (PARTITION BY a.ts ORDER BY b.v) AS place
+                FROM a JOIN b ON a.k = b.k AND b.ts = a.ts) WHERE place = 1"""),
+            "a_ts",
+        ),
+        (lambda flow, pairs: pairs.groupBy("b_ts").top(2, "a_v"), "b_ts"),
+        (lambda flow, pairs: pairs.select("a_k", "a_ts AS time").groupBy("time").agg(n=("*", "count")), "time"),
+    ],
+)
+def test_why_groups_by_a_time_of_a_join_have_no_end(build, key):
+    flow = Flow(name="desk")
+    a, b = (flow.readStream(name, "k long, v long, ts timestamp", eventTime="ts") for name in "ab")
+    grouped = build(flow, a.join(b, on="k", within="1 second"))
+    why = f"Groups by '{key}' have no end either: it is not the event time of these rows, .* the latest of its rows'"
+    with pytest.raises(FlowError, match=f"cannot be appended: .*{why}.*outputMode.'update'"):
+        in_mode(grouped.relation, OutputMode.APPEND)
+    with pytest.raises(FlowError) as refusal:
+        in_mode(a.groupBy("k").top(2, "v").relation, OutputMode.APPEND)
+    assert "no end either" not in str(refusal.value)
