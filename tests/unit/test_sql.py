@@ -496,6 +496,23 @@ class TestTimeWindows:
                 ("select", "group_1 AS up", "x"),
             ]
 
+    @pytest.mark.parametrize(
+        ("selected", "grouped"),
+        [
+            ("price + size", "size + price"),
+            ("price * t.size", "(size * price)"),
+            ("price > size AND symbol = 'x' AND size > 1", "1 < size AND ('x' = symbol AND size < price)"),
+            ("greatest(price, size)", "GREATEST(size, price)"),
+            ("price + size * 2", "2 * size + price"),
+        ],
+    )
+    def test_operands_may_stand_in_another_order(self, selected: str, grouped: str) -> None:
+        made = calls(f"SELECT {selected} AS x, count(*) AS n FROM trades t GROUP BY {grouped}")
+        assert made[1:] == [
+            (("groupBy", "group_1"), ("groups",), {"n": ("*", "count")}),
+            ("select", "group_1 AS x", "n"),
+        ]
+
     def test_over_a_join(self) -> None:
         for time in ("greatest(q.ts, t.ts)", "t.ts"):
             text = f"SELECT t.symbol, max(ask) AS high {NEAR} GROUP BY t.symbol, window({time}, '1 minute')"
@@ -1003,6 +1020,11 @@ class TestRefusals:
             ),
             ("SELECT count(*) AS n FROM trades GROUP BY 1, window(ts, '1 day')", "by name", "1,"),
             (f"SELECT price, count(*) AS n {PER_MINUTE}", "'price' is neither in GROUP BY", "price"),
+            (
+                "SELECT (price + size) + 1 AS x, count(*) AS n FROM trades GROUP BY price + (size + 1)",
+                "'price' is in GROUP BY only within price + (size + 1); write that expression as it stands there",
+                "price",
+            ),
             (f"SELECT *, count(*) AS n {PER_MINUTE}", "name the columns", "*"),
             (f"SELECT window, count(*) AS n {PER_MINUTE}", "window.start and window.end", "window"),
             (f"SELECT symbol, count(*) {PER_MINUTE}", "needs a name", "count"),

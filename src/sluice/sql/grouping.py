@@ -27,6 +27,7 @@ class Grouping:
         self.scope, self.text, self.over = scope, scope.text, over
         self._columns = ComputedColumns(handle, scope)
         self._aggregates: dict[tuple[str, str], str] = {}  # names of aggregates by column and function
+        self._group_nodes = groups
         self._groups = [(scope.meaning(at), self._columns.name_of(at, "group")) for at in groups]
         self._taken = {name.lower() for _, name in self._groups}
         self._taken |= {name.lower() for name in (handle.event_time, *WINDOW_COLUMNS.values())}
@@ -108,6 +109,10 @@ class Grouping:
         if isinstance(self.over, RowWindow):
             own = name if name == self._columns.handle.event_time else self._named_aggregate(name, "last", name)
             return (own, *reference.fields)
+        around = next((group for group in self._group_nodes if reference in self.scope.references(group)), None)
+        if around is not None:
+            advice = f"write that expression as it stands there, or name {at.name} in GROUP BY too"
+            self.text.refuse(at, f"{at.name!r} is in GROUP BY only within {self.text.write(around)}; {advice}")
         what = f"{at.name!r} is neither in GROUP BY nor inside an aggregate"
         self.text.refuse(at, f"{what}; use for example last({write_name(at.name)})")
 

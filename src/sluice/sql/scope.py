@@ -10,7 +10,8 @@ from sqlglot import exp
 
 from sluice.expressions.parsing import Syntax
 from sluice.sql.functions import is_aggregate
-from sluice.sql.text import Text, column, essence, replace_parts
+from sluice.sql.meaning import meaning_of
+from sluice.sql.text import Text, column, replace_parts
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,12 @@ class Scope:
             self.text.refuse(at, f"there is no column {names[0]!r}; {offered}")
         return Reference(*holders[0], tuple(names[1:]))
 
+    def references(self, node: Syntax) -> list[Reference]:
+        """The columns that an expression reads."""
+        return [self.resolve(at) for at in node.find_all(exp.Column)]
+
     def sides_of(self, node: Syntax) -> frozenset[int]:
-        return frozenset(self.resolve(at).side for at in node.find_all(exp.Column))
+        return frozenset(reference.side for reference in self.references(node))
 
     def joined(self, reference: Reference) -> Sequence[str]:
         """How an expression over the joined relation names a column."""
@@ -106,7 +111,7 @@ class Scope:
 
     def meaning(self, node: Syntax) -> object:
         """What equals for expressions that mean the same, however their columns are qualified."""
-        return essence(node.unnest(), self.resolve)
+        return meaning_of(node, self.resolve)
 
     def vet(self, node: Syntax) -> None:
         """Refuses what no expression of a flow can hold."""

@@ -130,21 +130,22 @@ def name_parts(node: Any) -> tuple[exp.Identifier, ...] | None:
     return names if parts and len(names) == len(parts) else None
 
 
-def essence(node: Any, column_of: Callable[[exp.Column], object] | None = None) -> object:
+def essence(node: Any) -> object:
     """What two expressions have in common when they mean the same though they are written differently."""
+    names = name_parts(node)
+    return [name.name for name in names] if names is not None else essence_of_parts(node, essence)
+
+
+def essence_of_parts(node: Any, part_of: Callable[[Any], object]) -> object:
+    """The kind of an expression, with what stands for each of its parts."""
     if isinstance(node, list):
-        return [essence(part, column_of) for part in node]
-    if isinstance(node, exp.Column) and column_of is not None:
-        return column_of(node)
-    names = name_parts(node) if column_of is None else None
-    if names is not None:
-        return [name.name for name in names]
+        return [part_of(part) for part in node]
     if isinstance(node, exp.RawString):
-        return essence(exp.Literal.string(node.name))
+        return part_of(exp.Literal.string(node.name))
     if not isinstance(node, exp.Expression):
         return node
     kind = exp.TryCast if isinstance(node, exp.Cast) else type(node)
-    parts = {name: essence(part, column_of) for name, part in node.args.items() if part not in (None, False, [])}
+    parts = {name: part_of(part) for name, part in node.args.items() if part not in (None, False, [])}
     if isinstance(node, exp.Anonymous):
         parts["this"] = node.name.lower()
     return [kind.__name__, parts]
