@@ -41,6 +41,18 @@ GROUPS = {
     "greatest": "SELECT greatest(v, k) AS g, count(*) AS n FROM a GROUP BY greatest(k, v)",
     "not equal": "SELECT v <> k AS u, v <=> k AS e, count(*) AS n FROM a GROUP BY k != v, k <=> v",
 }
+HAVING = {
+    "an aggregate named as a column": "SELECT k, sum(v) AS v FROM a GROUP BY k HAVING v > 20",
+    "beside that column's aggregates": "SELECT k, sum(v) AS v FROM a GROUP BY k HAVING v > 10 AND min(v) < 20",
+    "computed with": "SELECT k, sum(v) AS v FROM a GROUP BY k HAVING v * 1.5 > 21.5 AND v / 7 < 5",
+    "of another type": "SELECT k, avg(v) AS mean FROM a GROUP BY k HAVING mean > 13.3",
+    "a group before the name": "SELECT sum(v) AS k FROM a GROUP BY k HAVING k = 1",
+    "a group under another name": "SELECT j AS x, sum(v) AS j FROM a GROUP BY j HAVING x = 'x' AND j = 'x'",
+    "a group of another name": "SELECT v AS k, count(*) AS n FROM a GROUP BY k, v HAVING k = 1",
+    "a group of the same name": "SELECT k, sum(d) AS v FROM a GROUP BY k, v HAVING v = 10",
+    "a window's": "SELECT sum(v) AS v FROM a GROUP BY window(ts, '1 minute') HAVING v > 20",
+    "an expression's": "SELECT k + 1 AS next, sum(v) AS s FROM a GROUP BY k + 1 HAVING next > 2",
+}
 
 
 def assert_as_spark(spark: Any, text: str, within: str | None = None) -> None:
@@ -69,4 +81,9 @@ def rows_of(table: pa.Table) -> Counter[str]:
 
 @pytest.mark.parametrize("text", GROUPS.values(), ids=GROUPS)
 def test_groups(spark: Any, text: str) -> None:
+    assert_as_spark(spark, text)
+
+
+@pytest.mark.parametrize("text", HAVING.values(), ids=HAVING)
+def test_names_in_having(spark: Any, text: str) -> None:
     assert_as_spark(spark, text)

@@ -527,6 +527,27 @@ class TestTimeWindows:
         )
         assert calls(text)[1] == ("filter", "(sum_size + 1) * 2 > 4 AND symbol <> 'x' AND window_end > '2020'")
 
+    @pytest.mark.parametrize(
+        ("selected", "having", "condition"),
+        [
+            ("symbol, sum(size) AS size", "size > 10", "size > 10"),
+            ("symbol, sum(size) AS size", "SIZE > 10 AND sum(size) < 99", "size > 10 AND size < 99"),
+            ("symbol, last(trades.size) AS size", "size > 10 AND sum(size) > 9", "size > 10 AND sum_size > 9"),
+            ("symbol, sum(size) - 1 AS less", "less * 2 > 10", "(sum_size - 1) * 2 > 10"),
+            ("sum(size) AS symbol", "symbol = 'x'", "symbol = 'x'"),
+            ("sum(size) AS symbol", "trades.symbol = 'x'", "symbol = 'x'"),
+        ],
+    )
+    def test_a_name_in_having_is_a_group_s_else_one_of_the_select_list(
+        self, selected: str, having: str, condition: str
+    ) -> None:
+        made = calls(f"SELECT {selected} {PER_MINUTE} HAVING {having}")
+        assert ("filter", condition) in made
+
+    def test_a_name_in_having_that_both_sides_of_a_join_have(self) -> None:
+        text = f"SELECT t.symbol, count(*) AS n {NEAR} GROUP BY t.symbol, window(t.ts, '1 minute') HAVING symbol = 'x'"
+        assert calls(text)[-2:] == [("filter", "t_symbol = 'x'"), ("select", "t_symbol AS symbol", "n")]
+
 
 BARS = """(SELECT symbol, window.start AS since, window.end AS till, sum(size) AS volume
     FROM trades GROUP BY symbol, window(ts, '1 minute')) AS bars"""
@@ -1060,6 +1081,13 @@ class TestRefusals:
             ),
             (f"SELECT count(*) AS n {AROUND} GROUP BY window(t.ts, '1 day')", "write greatest(t.ts, q.ts)", "t.ts, '1"),
             ("SELECT symbol FROM trades HAVING price > 1", "HAVING is for GROUP BY", "HAVING"),
+            (
+                f"SELECT avg(size) AS size {PER_MINUTE} HAVING size > 1.5",
+                "write avg(size) here, or give it another name",
+                "size > 1",
+            ),
+            (f"SELECT sum(size * 2) AS size {PER_MINUTE} HAVING size > 1", "write sum(size * 2) here", "size > 1"),
+            (f"SELECT count(*) AS size {PER_MINUTE} HAVING size > 1", "write count(*) here", "size > 1"),
         ],
     )
     def test_time_windows(self, text: str, says: str, at: str) -> None:

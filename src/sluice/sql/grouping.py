@@ -32,6 +32,11 @@ class Grouping:
         self._taken = {name.lower() for _, name in self._groups}
         self._taken |= {name.lower() for name in (handle.event_time, *WINDOW_COLUMNS.values())}
 
+    def has_group(self, name: str) -> bool:
+        """Whether a name without a table is that of a column which is grouped by."""
+        columns = self.scope.columns_named(name)
+        return len(columns) == 1 and any(meaning == columns[0] for meaning, _ in self._groups)
+
     def over_result(self, node: Syntax, name: str | None = None) -> Syntax:
         """An expression of the SELECT list or HAVING in terms of the result; `name` is what the user calls it."""
         return replace_parts(node, lambda part: self._replacement(part, name if part is node else None))

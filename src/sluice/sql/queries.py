@@ -14,12 +14,13 @@ from sluice.model.plan.join_kind import JoinKind
 from sluice.sql.conditions import conjuncts
 from sluice.sql.functions import function_name, is_aggregate
 from sluice.sql.grouping import WINDOW_COLUMNS, Grouping
+from sluice.sql.having import replace_names
 from sluice.sql.joins import Join
 from sluice.sql.outer_joins import JoinedSide, join_in_order
 from sluice.sql.scope import Reference, Scope, Side, Table
 from sluice.sql.subqueries import InnerQuery, split_subqueries
 from sluice.sql.table_joins import join_inner_tables, refuse_alone
-from sluice.sql.text import Text, column, name_parts, replace_parts, write_name
+from sluice.sql.text import Text, column, name_parts, write_name
 from sluice.sql.top_rows import TopRows, is_row_number
 from sluice.sql.vetting import vet_join, vet_select, vet_table, vet_union
 from sluice.sql.windows import (
@@ -321,7 +322,8 @@ class Queries:
         written = [self.text.write(grouping.over_result(item.node, item.name)) for item in items]
         having, condition = at.args.get("having"), None
         if having is not None:
-            condition = self.text.write(grouping.over_result(_replace_aliases(having.this, items, grouping.scope)))
+            named = replace_names(having.this, {item.name.lower(): item.node for item in items}, grouping)
+            condition = self.text.write(grouping.over_result(named))
         handle = grouping.result(at.args.get("group") or items[0].at)
         if having is not None and condition is not None:
             with self.text.blame_on(having.this):
@@ -376,18 +378,3 @@ def _window_time(item: Item, scope: Scope, grouping: Grouping | None) -> str | N
         return scope.window_time_of(item.node)
     bound = grouping.over.bound_of(item.node)
     return {"time": "window_time", "start": "window_start" if grouping.over.is_fixed else None}.get(bound or "")
-
-
-def _replace_aliases(condition: Syntax, items: Sequence[Item], scope: Scope) -> Syntax:
-    """HAVING with the names that the SELECT list gives replaced by what they stand for."""
-    columns = {c.lower() for side in scope.sides for c in side.table.columns}
-    meant = {item.name.lower(): item.node for item in items if item.name.lower() not in columns}
-
-    def replacement(at: Syntax) -> Syntax | None:
-        if is_aggregate(at):
-            return at.copy()
-        names = name_parts(at)
-        node = meant.get(names[0].name.lower()) if names is not None and len(names) == 1 else None
-        return None if node is None else exp.Paren(this=node.copy()) if isinstance(node, exp.Binary) else node.copy()
-
-    return replace_parts(condition, replacement)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot import exp
@@ -72,16 +72,21 @@ class Scope:
                     offered = ", ".join(side.table.columns)
                     self.text.refuse(at, f"{side.name!r} has no column {names[1]!r}; it has {offered}")
                 return Reference(number, match, tuple(names[2:]))
-        holders = [(n, c) for n, s in enumerate(self.sides) if (c := _match(s.table.columns, names[0])) is not None]
+        holders = self.columns_named(names[0])
         if len(holders) > 1:
-            choices = " or ".join(f"{self.sides[n].name}.{c}" for n, c in holders)
+            choices = " or ".join(f"{self.sides[holder.side].name}.{holder.column}" for holder in holders)
             self.text.refuse(at, f"{names[0]!r} is a column of more than one side; write {choices}")
         if not holders:
             offered = "; ".join(f"{s.name} has {', '.join(s.table.columns)}" for s in self.sides)
             if len(names) > 1:
                 self.text.refuse(at, f"there is neither a relation nor a column {names[0]!r} here; {offered}")
             self.text.refuse(at, f"there is no column {names[0]!r}; {offered}")
-        return Reference(*holders[0], tuple(names[1:]))
+        return replace(holders[0], fields=tuple(names[1:]))
+
+    def columns_named(self, name: str) -> list[Reference]:
+        """The columns that a name without a table can mean."""
+        matches = ((number, _match(side.table.columns, name)) for number, side in enumerate(self.sides))
+        return [Reference(number, match) for number, match in matches if match is not None]
 
     def references(self, node: Syntax) -> list[Reference]:
         """The columns that an expression reads."""
