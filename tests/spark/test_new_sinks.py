@@ -96,6 +96,35 @@ def test_a_table_that_does_not_fit_is_refused_and_none_is_made(spark: Any, tmp_p
         spark.sql("DROP TABLE elsewhere")
 
 
+def test_names_that_spark_gives_are_read_where_they_are_written(spark: Any, tmp_path: Path) -> None:
+    """Spark reads them in files and tables; a Delta table would take none of them."""
+    arrive(tmp_path, "mon", "mon", "tue")
+    arrive(tmp_path, "mon")
+    flow = Flow(spark, name="sinks")
+    flow.readFiles("a", str(tmp_path / "in"), eventTime="ts")
+    counts = flow.sql("SELECT day, count(*), max(n + 1) FROM a GROUP BY day, window(ts, '1 second')")
+
+    def written(name: str) -> Any:
+        return counts.writeStream.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / name))
+
+    out, spark_s_names = str(tmp_path / "out"), ["day", "count(1)", "max((n + 1))"]
+    written("files").format("parquet").start(out).awaitTermination()
+    written("memory").format("memory").queryName("counted").start().awaitTermination()
+    spark.sql("DROP TABLE IF EXISTS counted_days")
+    try:
+        written("table").toTable("counted_days").awaitTermination()
+        for frame in (spark.read.parquet(out), spark.table("counted"), spark.table("counted_days")):
+            assert frame.columns == spark_s_names
+            assert sorted(map(tuple, frame.where("`count(1)` > 0").collect())) == [("mon", 2, 1), ("tue", 1, 1)]
+    finally:
+        spark.sql("DROP TABLE IF EXISTS counted_days")
+    for chosen, refused in ((counts, r"count\(1\)"), (counts.select("day AS `a b`"), "a b")):
+        delta = chosen.writeStream.format("delta").option("checkpointLocation", str(tmp_path / "delta"))
+        with pytest.raises(FlowError, match=f"a Delta table takes no column named '{refused}'.*another one with AS"):
+            delta.start(str(tmp_path / "delta_table"))
+    assert not (tmp_path / "delta_table").exists()
+
+
 def test_columns_that_nobody_could_read_are_refused(spark: Any, tmp_path: Path) -> None:
     arrive(tmp_path, "mon")
     rows = Flow(spark, name="sinks").readFiles("a", str(tmp_path / "in"), eventTime="ts")

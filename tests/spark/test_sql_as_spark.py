@@ -53,6 +53,13 @@ HAVING = {
     "a window's": "SELECT sum(v) AS v FROM a GROUP BY window(ts, '1 minute') HAVING v > 20",
     "an expression's": "SELECT k + 1 AS next, sum(v) AS s FROM a GROUP BY k + 1 HAVING next > 2",
 }
+WITHOUT_NAMES = {
+    "aggregates of windows": "SELECT k, sum(v), count(*), avg(d) / count(*) FROM a GROUP BY k, window(ts, '1 minute')",
+    "aggregates of groups": "SELECT j, max(v) - min(v), count(v + 1), upper(j) FROM a GROUP BY j HAVING sum(v) > 0",
+    "expressions": "SELECT a.v + k, CAST(v AS bigint), CASE WHEN v > 9 THEN 'much' ELSE j END, d > 1 AND k = 1 FROM a",
+    "queries in queries": """SELECT `sum(v)` / `count(1)`, k FROM (SELECT k, sum(v), count(*) FROM a
+        GROUP BY k, window(ts, '1 minute')) WHERE `count(1)` > 1""",
+}
 
 
 def assert_as_spark(spark: Any, text: str, within: str | None = None) -> None:
@@ -81,6 +88,11 @@ def rows_of(table: pa.Table) -> Counter[str]:
 
 @pytest.mark.parametrize("text", GROUPS.values(), ids=GROUPS)
 def test_groups(spark: Any, text: str) -> None:
+    assert_as_spark(spark, text)
+
+
+@pytest.mark.parametrize("text", WITHOUT_NAMES.values(), ids=WITHOUT_NAMES)
+def test_columns_without_names(spark: Any, text: str) -> None:
     assert_as_spark(spark, text)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from sluice.model.errors import FlowError
 from sluice.sql import translate
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "sql.md"
+TYPES = {"symbol": pa.string(), "price": pa.float64(), "size": pa.int64(), "at": pa.timestamp("us", "UTC")}
 BANK = ("offerCurrency", "offer", "timestamp")
 
 
@@ -28,6 +30,10 @@ class Handle:
     columns: tuple[str, ...]
     event_time: str
     calls: tuple[Any, ...] = ()
+
+    @property
+    def column_types(self) -> dict[str, pa.DataType]:
+        return {name: TYPES[name] for name in self.columns if name in TYPES}
 
     def _then(self, *call: Any, **changes: Any) -> Handle:
         return replace(self, calls=(*self.calls, call), **changes)
@@ -513,6 +519,21 @@ class TestTimeWindows:
             ("select", "group_1 AS x", "n"),
         ]
 
+    def test_aggregates_without_names_have_those_of_spark(self) -> None:
+        found = calls(f"SELECT t.symbol, sum(t.price), COUNT(*), sum(size) / 2 {PER_MINUTE.replace(' G', ' t G')}")
+        aggregates = {"sum(price)": ("price", "sum"), "count(1)": ("*", "count"), "sum_size": ("size", "sum")}
+        assert found == [
+            (("groupBy", "symbol"), ("window", "1 minute"), aggregates),
+            ("select", "symbol", "`sum(price)`", "`count(1)`", "sum_size / 2 AS `(sum(size) / 2)`"),
+        ]
+
+    def test_names_of_spark_are_columns_of_the_query_around(self) -> None:
+        inner = f"SELECT symbol, sum(size) {PER_MINUTE}"
+        assert calls(f"SELECT symbol, `SUM(size)` * 2 AS twice FROM ({inner}) WHERE `sum(size)` > 3")[-2:] == [
+            ("filter", "`sum(size)` > 3"),
+            ("select", "symbol", "`sum(size)` * 2 AS twice"),
+        ]
+
     def test_over_a_join(self) -> None:
         for time in ("greatest(q.ts, t.ts)", "t.ts"):
             text = f"SELECT t.symbol, max(ask) AS high {NEAR} GROUP BY t.symbol, window({time}, '1 minute')"
@@ -972,7 +993,8 @@ class TestRefusals:
             ("SELECT t.prise FROM trades t", "'t' has no column 'prise'; it has symbol, price, size, ts", 1, 8),
             ("SELECT x.price FROM trades t", "neither a relation nor a column 'x'", 1, 8),
             ("SELECT symbol FROM trades\nWHERE trades.prise > 1", "'trades' has no column 'prise'", 2, 7),
-            ("SELECT price * 2 FROM trades", "needs a name", 1, 8),
+            ("SELECT at + 2 FROM news", "needs a name", 1, 8),
+            ("SELECT symbol, sum(price), SUM( price ) FROM trades", "two columns would be named 'sum(price)'", 1, 28),
             ("SELECT symbol, price AS Symbol FROM trades", "two columns would be named 'Symbol'", 1, 25),
             (f"SELECT t.ts, q.ts {NEAR}", "two columns would be named 'ts'; name one of them with AS", 1, 14),
             (f"SELECT * {NEAR}", "two columns would be named 'symbol'", 1, 8),
@@ -1048,7 +1070,7 @@ class TestRefusals:
             ),
             (f"SELECT *, count(*) AS n {PER_MINUTE}", "name the columns", "*"),
             (f"SELECT window, count(*) AS n {PER_MINUTE}", "window.start and window.end", "window"),
-            (f"SELECT symbol, count(*) {PER_MINUTE}", "needs a name", "count"),
+            (f"SELECT symbol, median(price) {PER_MINUTE}", "needs a name", "median"),
             (f"SELECT count(DISTINCT price) AS n {PER_MINUTE}", "DISTINCT inside", "count"),
             (f"SELECT median(price) AS n {PER_MINUTE}", "median cannot be computed", "median"),
             (f"SELECT first(price, true) AS n {PER_MINUTE}", "one argument", "first"),

@@ -60,6 +60,11 @@ class NamedRelation:
         return [f.name for f in self.relation.stream.shown]
 
     @property
+    def column_types(self) -> dict[str, pa.DataType]:
+        """The types that users see, by column."""
+        return {field.name: field.type for field in self.relation.stream.shown}
+
+    @property
     def stream(self) -> Stream:
         return self.relation.stream
 

@@ -7,7 +7,7 @@ which is shown again after a crash is known to be there.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 LOG = "_delta_log"
 """The directory of a table that says which files it consists of."""
 _CONSTRAINT = "delta.constraints."
+_NOT_IN_NAMES = set(" ,;{}()\n\t=")
 _COLUMN_RULES = ("delta.generationExpression", "delta.identity", "delta.invariants")
 
 
@@ -99,17 +100,14 @@ class DeltaSink:
                 "another path than before, or its content was removed. Give the path as it was, or start anew with a "
                 "new checkpointLocation"
             )
-        if table is not None:
-            self._refuse_other_columns(table)
+        self._refuse_columns(table)
         if shown < newest.epoch:
             check_unshown(self.storage, f"{MARK}{query}", newest.directories, newest, thoroughly=True)
 
     def check_new(self, query: str | None) -> None:
         require(Extra.DELTA, f"the delta sink (path {self.path!r})")
         self._refuse_other_content()
-        table = self._table()
-        if table is not None:
-            self._refuse_other_columns(table)
+        self._refuse_columns(self._table())
 
     def open(self, query: str, newest: Results) -> None:
         from deltalake import DeltaTable
@@ -235,9 +233,15 @@ class DeltaSink:
                 "new path"
             )
 
-    def _refuse_other_columns(self, table: DeltaTable) -> None:
+    def _refuse_columns(self, table: DeltaTable | None) -> None:
         if self.schema is None:
             return
+        if table is None:
+            _refuse_names(pa.schema(self.schema))
+        else:
+            self._refuse_other_columns(table)
+
+    def _refuse_other_columns(self, table: DeltaTable) -> None:
         _refuse_rules(self.path, table)
         own, theirs = (_columns_of(schema) for schema in (self._delta_schema(), table.schema()))
         if own != theirs:
@@ -251,6 +255,18 @@ class DeltaSink:
             raise FlowError(
                 f"Delta table {self.path!r} is partitioned otherwise than these results: write partitionBy({written})"
             )
+
+
+def _refuse_names(columns: Iterable[pa.Field]) -> None:
+    """Refuse names with which Delta on Spark makes no table."""
+    for column in columns:
+        if _NOT_IN_NAMES & set(column.name):
+            raise FlowError(
+                f"a Delta table takes no column named {column.name!r}: names have no spaces, parentheses, braces, "
+                "commas, semicolons or equals signs there; give it another one with AS"
+            )
+        if pa.types.is_struct(column.type):
+            _refuse_names(column.type)
 
 
 def _refuse_rules(path: str, table: DeltaTable) -> None:

@@ -17,7 +17,8 @@ from sluice.sql.text import Text
 __all__ = ["translate"]
 
 S = TypeVar("S")
-"""The streams of whoever calls: what is asked of them is `columns`, `event_time` and the calls of a user."""
+"""The streams of whoever calls: what is asked of them is `columns`, `column_types`, `event_time` and the calls of a
+user."""
 
 
 def translate(

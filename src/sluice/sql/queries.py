@@ -16,6 +16,7 @@ from sluice.sql.functions import function_name, is_aggregate
 from sluice.sql.grouping import WINDOW_COLUMNS, Grouping
 from sluice.sql.having import replace_names
 from sluice.sql.joins import Join
+from sluice.sql.names import name_in_spark
 from sluice.sql.outer_joins import JoinedSide, join_in_order
 from sluice.sql.scope import Reference, Scope, Side, Table
 from sluice.sql.subqueries import InnerQuery, split_subqueries
@@ -260,7 +261,10 @@ class Queries:
         if function_name(node) == "window_time":
             return "window_time"
         if names is None:
-            self.text.refuse(node, "this column needs a name: write AS name after it")
+            name = name_in_spark(scope, node)
+            if name is None:
+                self.text.refuse(node, "this column needs a name: write AS name after it")
+            return name
         first = names[0].name.lower()
         if is_window_name(first) and not any(first in s.table.columns for s in scope.sides):
             if len(names) != 2 or names[1].name.lower() not in WINDOW_COLUMNS:

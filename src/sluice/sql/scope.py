@@ -88,6 +88,10 @@ class Scope:
         matches = ((number, _match(side.table.columns, name)) for number, side in enumerate(self.sides))
         return [Reference(number, match) for number, match in matches if match is not None]
 
+    def type_of(self, reference: Reference) -> Any:
+        """The type of a side's column, without its fields; None if it is not known."""
+        return self.sides[reference.side].table.handle.column_types.get(reference.column)
+
     def references(self, node: Syntax) -> list[Reference]:
         """The columns that an expression reads."""
         return [self.resolve(at) for at in node.find_all(exp.Column)]

@@ -17,6 +17,10 @@ from sluice.expressions.parsing import SparkAsWritten, Syntax, is_interval
 from sluice.model.errors import FlowError, SqlError
 
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/""", re.DOTALL)
+_BEFORE_VALUES = {
+    *"+-*/%(,=<>", "<=", ">=", "<>", "!=", "==", "<=>", "||", "AND", "BETWEEN", "CASE", "DISTINCT", "DIV", "ELSE", "IN",
+    "LIKE", "NOT", "OR", "SELECT", "THEN", "WHEN",
+}  # fmt: skip
 _OPENING = re.compile(r"""['"`]|/\*""")
 
 
@@ -26,6 +30,8 @@ class Text:
     def __init__(self, text: str) -> None:
         self.text = text
         self._words: list[tuple[int, str]] = []
+        self.has_signs = False
+        """Whether a plus stands before a value anywhere, which the tree leaves out."""
 
     def parse(self) -> Syntax:
         """The syntax tree of the one query in the text."""
@@ -33,6 +39,7 @@ class Text:
             dialect = SparkAsWritten()
             tokens = dialect.tokenize(self.text)
             self._words = [(token.start, token.text.upper().split(" ")[0]) for token in tokens]
+            self.has_signs = any(b.text == "+" and a.text.upper() in _BEFORE_VALUES for a, b in pairwise(tokens))
             for token, following in pairwise(tokens):
                 # window(...) and window.start begin no WINDOW clause, as which sqlglot reads the word after GROUP BY
                 if token.token_type == TokenType.WINDOW and following.token_type in (TokenType.L_PAREN, TokenType.DOT):
