@@ -194,6 +194,12 @@ TEXTS = {
     "anti, then inner": f"SELECT a.k, a.v AS av, c.v AS cv FROM a ANTI JOIN b ON a.k = b.k AND {NEAR} "
     f"JOIN c ON a.k = c.k AND {C_NEAR_A}",
     "inner, then semi": f"SELECT {PAIR} FROM a JOIN b ON a.k = b.k AND {NEAR} SEMI JOIN c ON a.v = c.v AND {C_NEAR_A}",
+    "left using": f"SELECT k, {PAIR} FROM a LEFT JOIN b USING (k, ts)",
+    "right using": f"SELECT k, ts, {PAIR} FROM a RIGHT JOIN b USING (k, ts) WHERE k > 0",
+    "full using": f"SELECT k + 1 AS next, ts, {PAIR} FROM a FULL JOIN b USING (ts, k) WHERE ts IS NOT NULL OR k = 1",
+    "anti using": "SELECT * FROM a ANTI JOIN b USING (k, ts)",
+    "full using, then semi": f"SELECT k, ts, {PAIR} FROM a FULL JOIN b USING (k, ts) "
+    f"SEMI JOIN c ON c.v = a.v AND {C_NEAR_A}",
     "theta over left": f"SELECT {PAIR}, c.v AS cv FROM a LEFT JOIN b ON a.k = b.k AND {NEAR} "
     f"LEFT JOIN c ON c.v > a.v AND {C_NEAR_A}",
 }

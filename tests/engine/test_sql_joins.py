@@ -40,6 +40,8 @@ TEXTS = {
     "in": "SELECT k, v FROM a WHERE v > 0 AND k IN (SELECT k FROM b WHERE v > 1) AND k IN (SELECT k FROM c)",
     "in, near": f"SELECT k, v FROM a WHERE k IN (SELECT k FROM b WHERE {NEAR} AND v > a.v)",
     "exists": f"SELECT k, v, ts FROM a WHERE EXISTS (SELECT 1 FROM b WHERE a.k = b.k AND {NEAR}) AND v + k > 1",
+    "using": "SELECT k, a.v AS av, b.v AS bv, a.ts FROM a JOIN b USING (k) WHERE k > 0 AND b.ts <= a.ts",
+    "three, using": "SELECT k, c.v, a.ts, b.v AS bv FROM a JOIN b USING (k) JOIN c USING (k) WHERE c.v = a.v",
     "in a join": f"SELECT k, av FROM ({PAIR}) WHERE k IN (SELECT k FROM c)",
 }
 

@@ -360,6 +360,10 @@ TEXTS = {
     "two tables": "SELECT a.v, t.p, u.p AS q FROM a LEFT JOIN t ON a.k = t.k LEFT JOIN t u ON t.p = u.k",
     "streams and a table": "SELECT a.v, b.v AS w, t.p FROM a JOIN t ON t.k = a.k JOIN b ON t.k = b.k AND a.k = b.k "
     "AND b.ts BETWEEN a.ts - INTERVAL 5 SECONDS AND a.ts + INTERVAL 5 SECONDS",
+    "using": "SELECT k, v, p FROM a JOIN t USING (k) WHERE k > 0",
+    "left using": "SELECT * FROM a LEFT JOIN t USING (k)",
+    "semi using": "SELECT k, v FROM a LEFT SEMI JOIN t USING (k)",
+    "streams and a table, using": "SELECT k, ts, a.v, b.v AS w, p FROM a JOIN b USING (k, ts) LEFT JOIN t USING (k)",
     "subquery": "SELECT x.v, t.p FROM (SELECT k, v + 1 AS v, ts FROM a WHERE v > 0) x JOIN t "
     "ON t.k = x.k AND x.v = t.p",
 }

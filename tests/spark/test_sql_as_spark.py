@@ -30,6 +30,15 @@ ROWS = {
             "ts": times(1, 2, 3, 61, 62, 62, 130),
         }
     ),
+    "b": pa.table(
+        {
+            "K": pa.array([1, 1, 2, 4, None, 3], pa.int32()),
+            "j": ["x", "y", "x", "y", "x", None],
+            "w": [0.5, 1.5, 2.5, None, 4.5, 5.5],
+            "ts": times(1, 3, 62, 61, 130, 62),
+        }
+    ),
+    "c": pa.table({"k": pa.array([1, 2, 4, 5], pa.int64()), "z": [1000, 2000, None, 4000], "ts": times(1, 62, 61, 62)}),
 }
 
 GROUPS = {
@@ -61,6 +70,34 @@ WITHOUT_NAMES = {
         GROUP BY k, window(ts, '1 minute')) WHERE `count(1)` > 1""",
 }
 
+USING = {
+    "inner": "SELECT * FROM a JOIN b USING (k, j, ts)",
+    "columns in another order": "SELECT * FROM a JOIN b USING (ts, j, K)",
+    "from the other side": "SELECT * FROM b JOIN a USING (ts, k, j)",
+    "the key of either side": "SELECT k, a.k AS ak, b.k AS bk, v, w FROM a JOIN b USING (k)",
+    "left": "SELECT * FROM a LEFT JOIN b USING (k, j, ts)",
+    "right": "SELECT * FROM a RIGHT OUTER JOIN b USING (k, j, ts)",
+    "full": "SELECT * FROM a FULL JOIN b USING (k, j, ts)",
+    "semi": "SELECT * FROM a LEFT SEMI JOIN b USING (j, ts)",
+    "anti": "SELECT * FROM a LEFT ANTI JOIN b USING (ts, k)",
+    "a star of the left side": "SELECT a.*, w FROM a FULL JOIN b USING (j, k)",
+    "a star of the right side": "SELECT b.*, v FROM a JOIN b USING (j, ts)",
+    "a hidden star": "SELECT a.*, w FROM a RIGHT JOIN b USING (ts)",
+    "both keys of a full join": "SELECT k, a.k AS ak, b.k AS bk, k + 1, v FROM a FULL JOIN b USING (k, ts) WHERE k > 1",
+    "three": "SELECT * FROM a JOIN b USING (k, j, ts) JOIN c USING (k, ts)",
+    "three, full": "SELECT k, ts, v, w, z FROM a FULL JOIN b USING (k, ts) FULL JOIN c USING (ts, k)",
+    "full, then left": "SELECT k, v, w, z, a.k AS ak, c.k AS ck FROM a FULL JOIN b USING (k) LEFT JOIN c USING (k)",
+    "right, then inner": "SELECT k, v, w, z FROM a RIGHT JOIN b USING (k) JOIN c USING (k)",
+    "on, then using": "SELECT *, 1 AS one FROM (SELECT k, v FROM a) a JOIN (SELECT K AS l, w FROM b) b ON a.k = b.l "
+    "JOIN (SELECT k, z FROM c) c USING (k)",
+    "using, then on": "SELECT a.k, v, w, z FROM a JOIN b USING (k) LEFT JOIN c ON c.k = b.k AND z > v",
+    "the first of two": "SELECT v, w, z, c.k AS ck FROM a LEFT JOIN b ON a.k = b.k AND w > 1 JOIN c USING (k)",
+    "grouped": "SELECT k, count(*), sum(v), max(w) FROM a FULL JOIN b USING (k) GROUP BY k HAVING k < 4",
+    "a time of both": "SELECT window.end AS till, count(w) AS n, count(v) FROM a FULL JOIN b USING (j, ts) "
+    "GROUP BY window(ts, '1 minute')",
+    "a key before a name": "SELECT sum(v) AS k FROM a RIGHT JOIN b USING (k) GROUP BY k HAVING k = 1",
+}
+
 
 def assert_as_spark(spark: Any, text: str, within: str | None = None) -> None:
     flow = Flow()
@@ -89,6 +126,11 @@ def rows_of(table: pa.Table) -> Counter[str]:
 @pytest.mark.parametrize("text", GROUPS.values(), ids=GROUPS)
 def test_groups(spark: Any, text: str) -> None:
     assert_as_spark(spark, text)
+
+
+@pytest.mark.parametrize("text", USING.values(), ids=USING)
+def test_joins_by_using(spark: Any, text: str) -> None:
+    assert_as_spark(spark, text, "unbounded")
 
 
 @pytest.mark.parametrize("text", WITHOUT_NAMES.values(), ids=WITHOUT_NAMES)

@@ -298,6 +298,63 @@ class TestTwoStreams:
         assert calls(text)[1][2]["where"] == "n.info < t.ts"
 
 
+class TestUsing:
+    BOUND = "q.ts BETWEEN t.ts - INTERVAL 30 SECONDS AND t.ts"
+
+    def test_it_is_an_equality_and_bounds_stand_in_where(self) -> None:
+        text = f"SELECT symbol, price, q.bid FROM trades t JOIN quotes q USING (symbol) WHERE {self.BOUND} AND ask > 1"
+        assert calls(text) == [
+            ("alias", "t"),
+            (
+                "join",
+                [("filter", "ask > 1"), ("alias", "q")],
+                {"on": "symbol", "within": ("30 seconds", "0 seconds")},
+            ),
+            ("select", "t_symbol AS symbol", "t_price AS price", "q_bid AS bid"),
+        ]
+
+    def test_a_star_has_the_keys_once_and_first(self) -> None:
+        (*_, selected) = calls("SELECT * FROM trades JOIN quotes USING (ts, symbol)")
+        names = ["ts", "symbol", "price", "size", "bid", "ask"]
+        assert [column.split("_")[-1] for column in selected[1:]] == [f"{name} AS {name}" for name in names]
+
+    def test_event_times_are_a_bound(self) -> None:
+        how = {"on": {"t": ["symbol"], "q": ["symbol"]}, "within": "0 seconds", "how": "right"}
+        text = "SELECT symbol, ts, t.symbol AS traded FROM trades t RIGHT JOIN quotes q USING (symbol, ts)"
+        assert calls(text)[1:] == [
+            ("join", [("alias", "q")], how),
+            ("select", "q_symbol AS symbol", "q_ts AS ts", "t_symbol AS traded"),
+        ]
+
+    def test_of_a_full_join_the_key_is_that_of_either_side(self) -> None:
+        text = "SELECT Symbol, count(*) AS n FROM trades t FULL JOIN quotes q USING (symbol, ts)"
+        made = calls(f"{text} GROUP BY symbol, window(ts, '1 minute') HAVING symbol > 'a'")
+        assert made[2:] == [
+            ("withColumn", "using_symbol", "coalesce(t_symbol, q_symbol)"),
+            ("withColumn", "using_ts", "coalesce(t_ts, q_ts)"),
+            (("groupBy", "using_symbol"), ("window", "1 minute"), {"n": ("*", "count")}),
+            ("filter", "using_symbol > 'a'"),
+            ("select", "using_symbol AS Symbol", "n"),
+        ]
+
+    def test_that_key_is_one_of_the_next_join(self) -> None:
+        joined = "trades t FULL JOIN quotes q USING (symbol, ts) FULL JOIN symbols USING (symbol)"
+        text = f"SELECT symbol, sector FROM {joined.replace('FULL JOIN symbols', 'LEFT JOIN symbols')}"
+        *_, (_, _, options), selected = translate(text, STREAMS, join_many, tables=TABLES).calls
+        assert options == {"on": {"t_q": ["using_symbol"], "symbols": ["symbol"]}, "how": "left"}
+        assert selected == ("select", "t_q_using_symbol AS symbol", "symbols_sector AS sector")
+
+    def test_names_of_three_streams(self) -> None:
+        text = "SELECT symbol, b.price FROM trades a JOIN trades b USING (symbol, ts) JOIN trades c USING (ts, symbol)"
+        assert calls(text)[0][2] == {"on": "symbol", "within": "0 seconds"}
+
+    @pytest.mark.parametrize("name", ["q.symbol", "t.symbol"])
+    def test_the_column_of_either_side_has_its_table(self, name: str) -> None:
+        text = f"SELECT {name}, count(*) AS n FROM trades t LEFT JOIN quotes q USING (symbol, ts)"
+        made = calls(f"{text} GROUP BY {name}, window(ts, '1 minute')")
+        assert made[-1] == ("select", f"{name.replace('.', '_')} AS symbol", "n")
+
+
 class TestMoreStreams:
     def near(self, *pairs: tuple[str, str]) -> str:
         return " AND ".join(f"{a} BETWEEN {b} - INTERVAL 9 SECONDS AND {b} + INTERVAL 9 SECONDS" for a, b in pairs)
@@ -1044,7 +1101,24 @@ class TestRefusals:
                 "q.ts > t.ts",
             ),
             ("SELECT bid FROM trades NATURAL JOIN quotes", "NATURAL JOIN cannot be run", "NATURAL"),
-            ("SELECT bid FROM trades t JOIN quotes q USING (symbol)", "left.symbol = right.symbol", "USING"),
+            (
+                "SELECT bid FROM trades t LEFT JOIN quotes q USING (symbol)",
+                "write ON in place of USING, with one like q.ts BETWEEN",
+                "quotes q",
+            ),
+            ("SELECT bid FROM trades JOIN quotes USING (size)", "'size', which is no column of quotes", "size"),
+            ("SELECT bid FROM trades JOIN quotes USING (bid)", "'bid', which is no column of the joins", "bid)"),
+            ("SELECT bid FROM trades JOIN quotes USING (ts, Ts)", "USING names 'Ts' twice", "Ts)"),
+            (
+                "SELECT bid FROM trades t, quotes q JOIN bank1 b USING (price)",
+                "USING cannot stand behind a comma or CROSS JOIN",
+                "price)",
+            ),
+            (
+                "SELECT t.price FROM trades t JOIN quotes q USING (symbol, ts) JOIN trades b ON symbol = b.symbol",
+                "'symbol' is a column of more than one side; write t.symbol or b.symbol",
+                "symbol = b",
+            ),
         ],
     )
     def test_joins(self, text: str, says: str, at: str) -> None:

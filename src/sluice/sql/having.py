@@ -10,7 +10,8 @@ from sqlglot import exp
 from sluice.expressions.parsing import Syntax
 from sluice.sql.functions import AGGREGATES, function_name, is_aggregate
 from sluice.sql.grouping import Grouping
-from sluice.sql.scope import Reference, Scope
+from sluice.sql.scope import Scope
+from sluice.sql.sides import Reference
 from sluice.sql.text import name_parts, replace_parts
 
 _OF_ONE_KIND = {"sum", "min", "max", "first", "last"}

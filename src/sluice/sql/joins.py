@@ -19,7 +19,8 @@ from sluice.model.durations import LONGEST, in_words
 from sluice.sql.bounds import Bound, ColumnBound, Reach, distances, read_column_bound
 from sluice.sql.conditions import Conditions
 from sluice.sql.keys import Keys
-from sluice.sql.scope import Reference, Scope, Side
+from sluice.sql.scope import Scope
+from sluice.sql.sides import Reference, Side
 from sluice.sql.text import Text, column, write_name
 
 Columns = dict[tuple[int, str], str]
@@ -236,7 +237,7 @@ class Join:
         why = "would be joined with all others, whenever they came; add a condition that relates the two sides"
         self.text.refuse(self.sides[number].at, f"every row of {self.sides[number].name} {why}")
 
-    def refuse_unbounded(self, before: Sequence[int], number: int) -> NoReturn:
+    def refuse_unbounded(self, before: Sequence[int], number: int, *, in_place_of_using: bool = False) -> NoReturn:
         """Refuses a side whose distance in time from those before has no bound."""
         side, first = self.sides[number], self.sides[before[0]]
         own_time, other_time = f"{side.name}.{_time(side)}", f"{first.name}.{_time(first)}"
@@ -249,10 +250,11 @@ class Join:
             else f"{own_time} may be than {other_time}"
         )
         advice = f"{own_time} BETWEEN {other_time} - INTERVAL 30 SECONDS AND {other_time} + INTERVAL 30 SECONDS"
+        add = "write ON in place of USING, with one like" if in_place_of_using else "add one like"
         on_purpose = 'or say that it may: flow.sql(..., within="unbounded")'
         self.text.refuse(
             side.at,
-            f"nothing bounds {missing} {than}, so state would grow for ever; add one like {advice}, {on_purpose}",
+            f"nothing bounds {missing} {than}, so state would grow for ever; {add} {advice}, {on_purpose}",
         )
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sluice.expressions.parsing import Syntax
-from sluice.sql.scope import Reference, Scope
+from sluice.sql.scope import Scope
+from sluice.sql.sides import Reference
 
 
 @dataclass(frozen=True, eq=False)

@@ -174,8 +174,9 @@ class _Namer:
         if isinstance(node, exp.Literal | exp.Null):
             return True
         if isinstance(node, exp.Column):
-            kind = None if name_parts(node) is None else self._type_of(node)
-            return kind is not None and (is_numeric(kind) or kind == STRING)
+            return name_parts(node) is not None and all(
+                kind is not None and (is_numeric(kind) or kind == STRING) for kind in self._types_of(node)
+            )
         if isinstance(node, exp.TryCast):
             kind = scalar_type(node.args["to"], _INSTANT)
             return kind is not None and is_numeric(kind)
@@ -190,12 +191,12 @@ class _Namer:
         name = AGGREGATES.get(name, name)
         return name in _OF_NUMBERS or (name in _OF_ARGUMENTS and all(map(self._is_number, node.expressions)))
 
-    def _type_of(self, node: exp.Column) -> pa.DataType | None:
+    def _types_of(self, node: exp.Column) -> list[pa.DataType | None]:
         names = [part.name for part in node.parts]
         if is_window_name(names[0]) and not self._scope.columns_named(names[0]):
-            return None
+            return [None]
         reference = self._scope.resolve(node)
-        return None if reference.fields else self._scope.type_of(reference)
+        return [None] if reference.fields else self._scope.types_of(reference)
 
 
 def _literal(node: Syntax) -> str:

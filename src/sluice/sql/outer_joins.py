@@ -9,28 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from sluice.expressions.parsing import Syntax
 from sluice.model.durations import LONGEST
 from sluice.model.plan.join_kind import JoinKind
 from sluice.sql.bounds import Bound, Reach, distances
-from sluice.sql.conditions import Conditions, conjuncts
+from sluice.sql.computed_columns import free_name
+from sluice.sql.conditions import Conditions
 from sluice.sql.joins import Join, Partial, write_all, write_parenthesised
 from sluice.sql.keys import Equality
-from sluice.sql.scope import Reference, Scope, Side
+from sluice.sql.scope import Scope
+from sluice.sql.sides import Reference, Side
 from sluice.sql.table_joins import join_table
-from sluice.sql.text import Text
-
-
-@dataclass(frozen=True)
-class JoinedSide:
-    """A side that is joined to those before it in the text, and the conditions of its ON."""
-
-    side: Side
-    kind: JoinKind
-    on: Syntax | None
+from sluice.sql.text import Text, write_name
+from sluice.sql.using import JoinedSide, Merged, add_merged, join_columns, see
 
 
 def join_in_order(text: Text, first: Side, others: Sequence[JoinedSide], unbounded: bool) -> tuple[Any, Scope]:
@@ -52,6 +46,7 @@ class _OuterJoins:
         self._bounds: tuple[Bound, ...] = ()
         """What holds between the times of two sides where neither is null."""
         self._result = Join(text, [first], []).take_side(0)
+        self._visible = see(0, first)
 
     def result(self) -> tuple[Any, Scope]:
         """The joined relation and what the names of the query mean on it."""
@@ -62,16 +57,18 @@ class _OuterJoins:
             tables | (frozenset([i]) if i in self._nullable else frozenset(k for k in everyone if apart[i][k] <= 0))
             for i in everyone
         )
-        return self._result.handle, Scope(self._text, self._sides, self._result.columns, newest)
+        return self._result.handle, Scope(self._text, self._sides, self._result.columns, newest, self._visible)
 
     def add(self, joined: JoinedSide) -> None:
         """Joins the next side of the text."""
         sides, new = (*self._sides, joined.side), len(self._sides)
         step = Join(self._text, sides, [], self._unbounded)
+        joining = join_columns(self._text, sides, self._visible, joined)
+        self._visible = joining.visible
         if joined.side.table.is_static:
-            self._add_table(step, joined)
+            self._add_table(step, joined, joining.conditions)
             return
-        conditions = Conditions.of(step.scope, conjuncts(joined.on))
+        conditions = Conditions.of(step.scope, joining.conditions)
         if any(row[i] < 0 for i, row in enumerate(distances(len(sides), conditions.bounds))):
             self._text.refuse(conditions.bounds[-1].at, "the time bounds contradict each other: no row has a partner")
         if joined.kind not in (JoinKind.RIGHT, JoinKind.FULL):  # whose rows appear whatever ON says of them
@@ -81,7 +78,7 @@ class _OuterJoins:
         reach = self._reach(conditions.bounds, bounds, new)
         if reach.open_ends and not self._unbounded:
             step.apart = distances(len(sides), bounds)
-            step.refuse_unbounded(self._streams(new), new)
+            step.refuse_unbounded(self._streams(new), new, in_place_of_using=bool(joined.using))
         keys = _choose_keys(conditions.equalities, new)
 
         def naming(reference: Reference) -> Sequence[str]:
@@ -118,10 +115,23 @@ class _OuterJoins:
         else:
             columns = step.name_columns([before])
         self._result = Partial(handle, "", tuple(range(len(self._sides))), columns)
+        self._merge_keys(joining.merged, joined)
 
-    def _add_table(self, step: Join, joined: JoinedSide) -> None:
+    def _merge_keys(self, merged: Sequence[Merged], joined: JoinedSide) -> None:
+        """Adds a column for each key of a full join by USING, of which either side may be null."""
+        handle, columns = self._result.handle, dict(self._result.columns)
+        for one in merged:
+            name = free_name(f"using_{one.right.column}", {name.lower() for name in handle.columns})
+            left, right = (write_name(columns[end.side, end.column]) for end in (one.left, one.right))
+            with self._text.blame_on(joined.using[0]):
+                handle = handle.withColumn(name, f"coalesce({left}, {right})")
+            columns[one.left.side, one.column] = name
+        self._sides = add_merged(self._sides, merged)
+        self._result = replace(self._result, handle=handle, columns=columns)
+
+    def _add_table(self, step: Join, joined: JoinedSide, conditions: Sequence[Syntax]) -> None:
         """Joins a table, which may be null from here on."""
-        new, conditions = len(self._sides), conjuncts(joined.on)
+        new = len(self._sides)
         for at in conditions:
             step.scope.vet(at)
         result = join_table(step, self._result, new, joined.kind, conditions)

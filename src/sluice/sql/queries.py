@@ -17,12 +17,14 @@ from sluice.sql.grouping import WINDOW_COLUMNS, Grouping
 from sluice.sql.having import replace_names
 from sluice.sql.joins import Join
 from sluice.sql.names import name_in_spark
-from sluice.sql.outer_joins import JoinedSide, join_in_order
-from sluice.sql.scope import Reference, Scope, Side, Table
+from sluice.sql.outer_joins import join_in_order
+from sluice.sql.scope import Scope
+from sluice.sql.sides import Side, Table, Visible
 from sluice.sql.subqueries import InnerQuery, split_subqueries
 from sluice.sql.table_joins import join_inner_tables, refuse_alone
 from sluice.sql.text import Text, column, name_parts, write_name
 from sluice.sql.top_rows import TopRows, is_row_number
+from sluice.sql.using import JoinedSide, join_columns, see
 from sluice.sql.vetting import vet_join, vet_select, vet_table, vet_union
 from sluice.sql.windows import (
     NoWindow,
@@ -146,13 +148,13 @@ class Queries:
     def _source(self, at: Syntax, tables: Known) -> tuple[Any, Scope]:
         """FROM and WHERE: the rows that everything else is computed from."""
         sides = [self._side(at.args["from_"].this, tables)]
-        conditions: list[Syntax] = []
-        joined = []
+        joined: list[JoinedSide] = []
         for join in at.args.get("joins") or []:
-            kind = vet_join(self.text, join)
+            kind, using = vet_join(self.text, join), tuple(join.args.get("using") or ())
+            if using and not all(other.on is not None or other.using for other in joined):
+                self.text.refuse(using[0], "USING cannot stand behind a comma or CROSS JOIN; put those sides last")
             sides.append(self._side(join.this, tables, len(sides)))
-            joined.append(JoinedSide(sides[-1], kind, join.args.get("on")))
-            conditions += conjuncts(join.args.get("on"))
+            joined.append(JoinedSide(sides[-1], kind, join.args.get("on"), using))
         for number, side in enumerate(sides):
             if side.name.lower() in (other.name.lower() for other in sides[:number]):
                 self.text.refuse(
@@ -168,13 +170,30 @@ class Queries:
             handle, scope = join_in_order(self.text, sides[0], joined, self._unbounded)
             return self._filter(handle, scope, where), scope
         if len(sides) > 1:
-            conditions += conjuncts(where and where.this)
-            if any(side.table.is_static for side in sides):
-                return join_inner_tables(self.text, sides, conditions, self._unbounded, self._join_many)
-            return Join(self.text, sides, conditions, self._unbounded).run(self._join_many)
+            return self._inner_join(sides, joined, conjuncts(where and where.this))
         table = sides[0].table
         scope = Scope(self.text, tuple(sides), {(0, c): c for c in table.columns}, (frozenset([0]),))
         return self._filter(table.handle, scope, where), scope
+
+    def _inner_join(
+        self, sides: Sequence[Side], joined: Sequence[JoinedSide], where: Sequence[Syntax]
+    ) -> tuple[Any, Scope]:
+        """Sides of which only rows with partners appear."""
+        visible: Visible | None = None
+        conditions = [condition for join in joined for condition in conjuncts(join.on)]
+        if any(join.using for join in joined):
+            conditions, visible = [], see(0, sides[0])
+            for number, join in enumerate(joined, 1):
+                joining = join_columns(self.text, sides[: number + 1], visible, join)
+                conditions, visible = conditions + joining.conditions, joining.visible
+            scope = Scope(self.text, tuple(sides), {}, (), visible)
+            where = [scope.qualify(condition) for condition in where]
+        conditions += where
+        if any(side.table.is_static for side in sides):
+            handle, scope = join_inner_tables(self.text, sides, conditions, self._unbounded, self._join_many)
+        else:
+            handle, scope = Join(self.text, sides, conditions, self._unbounded).run(self._join_many)
+        return handle, replace(scope, visible=visible)
 
     def _semi_join(
         self, sides: Sequence[Side], inner: Sequence[InnerQuery], others: Sequence[Syntax], tables: Known
@@ -244,12 +263,10 @@ class Queries:
             if grouped or any(star.args.values()):
                 self.text.refuse(node, "name the columns instead of this *")
             whose = node.table if isinstance(node, exp.Column) else None
-            sides = [s for s in scope.sides if whose is None or whose.lower() == s.name.lower()]
-            if not sides:
+            if not any(whose is None or whose.lower() == side.name.lower() for side in scope.sides):
                 self.text.refuse(node, f"there is no {whose!r} in FROM")
-            for side in sides:
-                for name in side.table.columns:
-                    yield Item(name, node, column(side.name, name))
+            for shown in scope.star(whose):
+                yield Item(shown.name, node, column(*scope.qualified(shown.reference)))
         elif isinstance(node, exp.Alias) and isinstance(node.args.get("alias"), exp.Identifier):
             yield Item(node.alias, node.args["alias"], node.this)
         else:
@@ -270,8 +287,7 @@ class Queries:
             if len(names) != 2 or names[1].name.lower() not in WINDOW_COLUMNS:
                 self.text.refuse(node, f"a window is no single column; select {first}.start and {first}.end")
             return WINDOW_COLUMNS[names[1].name.lower()]
-        reference = scope.resolve(node) if isinstance(node, exp.Column) else Reference(0, "", (names[-1].name,))
-        return reference.fields[-1] if reference.fields else reference.column
+        return scope.name_of(node) if isinstance(node, exp.Column) else str(names[-1].name)
 
     def _grouping(self, at: Syntax, items: Sequence[Item], handle: Any, scope: Scope) -> Grouping | None:
         nodes, group = [item.node for item in items], at.args.get("group")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlglot import exp
@@ -11,41 +11,8 @@ from sqlglot import exp
 from sluice.expressions.parsing import Syntax
 from sluice.sql.functions import is_aggregate
 from sluice.sql.meaning import meaning_of
-from sluice.sql.text import Text, column, replace_parts
-
-
-@dataclass(frozen=True)
-class Table:
-    """A stream as a table of SQL: its columns, and those among them that always hold its event time. Or, if it
-    `is_static`, a table that streams are joined with.
-
-    Where its rows are of windows, `window_times` has the columns with other times of these, and which they are."""
-
-    handle: Any
-    columns: tuple[str, ...]
-    times: frozenset[str]
-    name: str | None = None  # under which joins know it already
-    window_times: Mapping[str, str] = field(default_factory=dict)
-    is_static: bool = False
-
-
-@dataclass(frozen=True)
-class Side:
-    """A table under its name in this query."""
-
-    name: str
-    table: Table
-    at: Syntax
-
-
-@dataclass(frozen=True)
-class Reference:
-    """A column of one side, and the fields asked for inside it."""
-
-    side: int
-    column: str
-    fields: tuple[str, ...] = ()
-
+from sluice.sql.sides import Reference, Shown, Side, Visible
+from sluice.sql.text import Text, column, copy_place, replace_parts
 
 Naming = Callable[[Reference], Sequence[str]]
 
@@ -55,26 +22,27 @@ class Scope:
     """The sides of a FROM, and the columns of the relation they were joined to.
 
     `columns` maps a side's number and column to the name in the joined relation. `newest[i]` are the sides whose rows
-    are never later than side i's.
+    are never later than side i's. `visible` is None where all columns of all sides are.
     """
 
     text: Text
     sides: tuple[Side, ...]
     columns: Mapping[tuple[int, str], str]
     newest: tuple[frozenset[int], ...]
+    visible: Visible | None = None
 
     def resolve(self, at: exp.Column) -> Reference:
         names = [part.name for part in at.parts]
         for number, side in enumerate(self.sides):
             if len(names) > 1 and side.name.lower() == names[0].lower():
-                match = _match(side.table.columns, names[1])
+                match = _match((*side.table.columns, *side.table.merged), names[1])
                 if match is None:
                     offered = ", ".join(side.table.columns)
                     self.text.refuse(at, f"{side.name!r} has no column {names[1]!r}; it has {offered}")
                 return Reference(number, match, tuple(names[2:]))
         holders = self.columns_named(names[0])
         if len(holders) > 1:
-            choices = " or ".join(f"{self.sides[holder.side].name}.{holder.column}" for holder in holders)
+            choices = " or ".join(map(self._written, holders))
             self.text.refuse(at, f"{names[0]!r} is a column of more than one side; write {choices}")
         if not holders:
             offered = "; ".join(f"{s.name} has {', '.join(s.table.columns)}" for s in self.sides)
@@ -83,14 +51,48 @@ class Scope:
             self.text.refuse(at, f"there is no column {names[0]!r}; {offered}")
         return replace(holders[0], fields=tuple(names[1:]))
 
+    def _written(self, reference: Reference) -> str:
+        """How a query names a column without doubt."""
+        sources = self.sides[reference.side].table.merged.get(reference.column, ())
+        if sources:
+            return f"coalesce({', '.join(map(self._written, sources))})"
+        return f"{self.sides[reference.side].name}.{reference.column}"
+
     def columns_named(self, name: str) -> list[Reference]:
         """The columns that a name without a table can mean."""
+        if self.visible is not None:
+            return [one.reference for one in self.visible.named(name)]
         matches = ((number, _match(side.table.columns, name)) for number, side in enumerate(self.sides))
         return [Reference(number, match) for number, match in matches if match is not None]
 
-    def type_of(self, reference: Reference) -> Any:
-        """The type of a side's column, without its fields; None if it is not known."""
-        return self.sides[reference.side].table.handle.column_types.get(reference.column)
+    def star(self, whose: str | None = None) -> list[Shown]:
+        """The columns that a star stands for, or that of one table."""
+        visible = self.visible
+        if visible is None:
+            sides = enumerate(self.sides)
+            shown = [Shown(name, Reference(number, name)) for number, side in sides for name in side.table.columns]
+        elif whose is None:
+            return list(visible.columns)
+        else:
+            shown = [*(Shown(hidden.column, hidden) for hidden in visible.hidden), *visible.columns]
+            shown = [one for one in shown if one.reference.column not in self.sides[one.reference.side].table.merged]
+        return [one for one in shown if whose is None or self.sides[one.reference.side].name.lower() == whose.lower()]
+
+    def name_of(self, at: exp.Column) -> str:
+        """The name that a column or its field has without AS: of a key of USING, as it is written."""
+        reference = self.resolve(at)
+        if reference.fields:
+            return reference.fields[-1]
+        is_key = len(at.parts) == 1 and self.visible is not None and at.name.lower() in self.visible.keys
+        return at.name if is_key else reference.column
+
+    def types_of(self, reference: Reference) -> list[Any]:
+        """The type of a column, without its fields, or those of all that it is merged of."""
+        table = self.sides[reference.side].table
+        sources = table.merged.get(reference.column)
+        if sources is None:
+            return [table.handle.column_types.get(reference.column)]
+        return [kind for source in sources for kind in self.types_of(source)]
 
     def references(self, node: Syntax) -> list[Reference]:
         """The columns that an expression reads."""
@@ -117,6 +119,16 @@ class Scope:
         naming = naming or self.joined
         names = {id(at): naming(self.resolve(at)) for at in node.find_all(exp.Column)}
         return self.text.write(replace_parts(node, lambda at: column(*names[id(at)]) if id(at) in names else None))
+
+    def qualify(self, node: Syntax) -> Syntax:
+        """An expression whose columns all say whose they are."""
+
+        def qualified(at: Syntax) -> Syntax | None:
+            if not isinstance(at, exp.Column) or isinstance(at.this, exp.Star):
+                return None
+            return copy_place(at, column(*self.qualified(self.resolve(at))))
+
+        return replace_parts(node, qualified)
 
     def meaning(self, node: Syntax) -> object:
         """What equals for expressions that mean the same, however their columns are qualified."""
@@ -148,11 +160,23 @@ class Scope:
         is_greatest = isinstance(node, exp.Anonymous) and node.name.lower() == "greatest"
         covered: set[int] = set()
         for at in node.expressions if is_greatest else [node]:
-            side = self.time_of(at)
-            if side is None:
+            sides = self._sides_in_time(at)
+            if not sides:
                 return False
-            covered |= self.newest[side]
+            covered = covered.union(*(self.newest[side] for side in sides))
         return covered == set(range(len(self.sides)))
+
+    def _sides_in_time(self, node: Syntax) -> list[int]:
+        """The sides of which a column has the event time, where they are not null; none if it is no event time."""
+        side = self.time_of(node)
+        if side is not None:
+            return [side]
+        if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+            return []
+        reference = self.resolve(node)
+        sources = self.sides[reference.side].table.merged.get(reference.column, ())
+        are_times = all(source.column in self.sides[source.side].table.times for source in sources)
+        return [source.side for source in sources] if are_times and not reference.fields else []
 
     def window_time_of(self, node: Syntax) -> str | None:
         """Which time of the windows that the rows are of a column is, None if it is none or the event time."""

@@ -14,9 +14,10 @@ from sqlglot import exp
 from sluice.expressions.parsing import Syntax
 from sluice.model.plan.join_kind import JoinKind
 from sluice.sql.functions import is_aggregate
-from sluice.sql.outer_joins import JoinedSide
-from sluice.sql.scope import Scope, Side
+from sluice.sql.scope import Scope
+from sluice.sql.sides import Side
 from sluice.sql.text import Text, column, name_parts, replace_parts
+from sluice.sql.using import JoinedSide
 
 _FILTERING = {"from_", "where", "expressions"}
 

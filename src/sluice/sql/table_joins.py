@@ -12,7 +12,8 @@ from sluice.expressions.parsing import Syntax
 from sluice.model.plan.join_kind import JoinKind
 from sluice.sql.joins import Join, Partial, write_all, write_parenthesised
 from sluice.sql.keys import Equality
-from sluice.sql.scope import Reference, Scope, Side
+from sluice.sql.scope import Scope
+from sluice.sql.sides import Reference, Side
 from sluice.sql.text import Text
 
 

@@ -168,6 +168,14 @@ def column(*names: str) -> Syntax:
     return tree
 
 
+def copy_place(at: Syntax, node: Syntax) -> Syntax:
+    """A part that stands in the text where another one does."""
+    first = min((part.meta for part in at.walk() if "start" in part.meta), key=lambda meta: meta["start"], default={})
+    for part in node.find_all(exp.Identifier):
+        part.meta.update(first)
+    return node
+
+
 def write_name(name: str) -> str:
     """A name as it is written in an expression."""
     return column(name).sql(dialect=SparkAsWritten)

@@ -89,17 +89,14 @@ def vet_select(text: Text, at: Syntax) -> exp.Select:
 
 
 def vet_join(text: Text, join: Syntax) -> JoinKind:
-    """The kind of a join, if it can be run and is by ON, or by WHERE."""
+    """The kind of a join, if it can be run."""
     method, side, word = (str(join.args.get(name) or "").upper() for name in ("method", "side", "kind"))
     kind = None if method else _KINDS.get((side, word))
     if kind is None:
         words = [w for w in (method, side, word) if w]
         kinds = "INNER, LEFT, RIGHT, FULL, LEFT SEMI and LEFT ANTI"
         text.refuse(text.before(words[0], join.this), f"{' '.join(words)} JOIN cannot be run; there are {kinds}")
-    if join.args.get("using"):
-        key = join.args["using"][0]
-        text.refuse(text.before("USING", key), f"write USING as ON left.{key.name} = right.{key.name}")
-    if any(value for name, value in join.args.items() if name not in ("this", "on", "kind", "side")):
+    if any(value for name, value in join.args.items() if name not in ("this", "on", "using", "kind", "side")):
         text.refuse(join.this, "this kind of join cannot be run; write JOIN ... ON ...")
     return kind
 
