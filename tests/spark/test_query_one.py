@@ -41,7 +41,7 @@ def test_query_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, logger="sluice.engine")
-    size = example.Size(files=4, rows=300, memory="40k")
+    size = example.Size(files=6, rows=300, memory="25k")
     example.generate(tmp_path, size)
     query = example.run(spark, tmp_path, size, from_sql)
     seen = example.tell(query)
