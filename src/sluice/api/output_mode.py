@@ -10,7 +10,7 @@ import pyarrow as pa
 from sluice.model.errors import FlowError
 from sluice.model.plan.relation import Applied, Relation
 from sluice.model.plan.running_groups import RunningGroups
-from sluice.model.plan.stream import is_hidden
+from sluice.model.plan.stream import Filter, Project, is_hidden, plain_column
 from sluice.model.plan.top_rows import TopRows
 
 
@@ -64,6 +64,28 @@ def in_mode(relation: Relation, mode: OutputMode) -> Relation:
     return replace(relation, origin=replace(origin, spec=spec))
 
 
+def row_keys(relation: Relation) -> tuple[str, ...]:
+    """The columns of results that change that say which row a result replaces: those of the group, and the place.
+
+    Refuses filters by which a row may have to go, as no epoch says that one has.
+    """
+    assert isinstance(relation.origin, Applied), "results that change are those of an operator"
+    spec = relation.origin.spec
+    assert isinstance(spec, RunningGroups | TopRows), "of no other operator do results change"
+    keys: tuple[str, ...] = (*spec.keys, spec.number) if isinstance(spec, TopRows) else spec.keys
+    constant = set(keys)  # the columns that are the same in all results that replace each other
+    for step in relation.steps:
+        if isinstance(step, Filter) and not set(step.condition.columns) <= constant:
+            raise FlowError(
+                f"filter {step.condition.text!r} may let a row through no longer, and outputMode('update') would leave "
+                "it in the table: say outputMode('complete'), or filter when the table is read"
+            )
+        if isinstance(step, Project):
+            keys = tuple(_name_after(step, key) for key in keys)
+            constant = {name for name, expression in step.columns if set(expression.columns) <= constant}
+    return keys
+
+
 def _why_times_do_not_end(spec: RunningGroups | TopRows) -> str:
     """Why groups by a time do not end, where the event time of the rows is none of their columns."""
     (stream,) = spec.streams
@@ -73,4 +95,15 @@ def _why_times_do_not_end(spec: RunningGroups | TopRows) -> str:
     return (
         f"Groups by {times[0]!r} have no end either: it is not the event time of these rows, which is no column of "
         "theirs; that of a join is the latest of its rows'. "
+    )
+
+
+def _name_after(step: Project, key: str) -> str:
+    """What a key is called after a projection."""
+    for name, expression in step.columns:
+        if plain_column(expression) == key:
+            return name
+    raise FlowError(
+        f"outputMode('update') has results replace rows of a Delta table by {key!r}, which select leaves out: select "
+        "it, too, or say outputMode('complete')"
     )

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import pyarrow as pa
+
 from sluice.api.options import (
     BACKLOG,
     BACKLOG_TO_SCALE_BY,
@@ -19,7 +21,7 @@ from sluice.api.options import (
     QueryOptions,
     SinkOptions,
 )
-from sluice.api.output_mode import OutputMode, in_mode
+from sluice.api.output_mode import OutputMode, in_mode, row_keys
 from sluice.api.relation import NamedRelation, Registry
 from sluice.api.whole_query import PolicyChoice, StartChoices
 from sluice.control.controller import MINIMUM
@@ -29,11 +31,12 @@ from sluice.model.plan.query_names import name_queries
 from sluice.model.plan.relation import Relation
 from sluice.policies import Policy, policy
 from sluice.spark.checked_query import Trigger
+from sluice.spark.delta_merge import refuse_unmergeable
 from sluice.spark.sink_choice import SinkChoice
 from sluice.spark.sinks import SinkKind
 
 T = TypeVar("T")
-_TAKE_CHANGES = frozenset(SinkKind) - {SinkKind.PARQUET, SinkKind.DELTA}
+_TAKE_CHANGES = frozenset(SinkKind) - {SinkKind.PARQUET}
 """The sinks that take results which later ones replace."""
 
 
@@ -150,7 +153,8 @@ def choose_sink(writer: WriterChoices, name: str) -> SinkChoice:
     if writer.mode is not OutputMode.APPEND and kind not in _TAKE_CHANGES:
         raise FlowError(
             f"the {kind.value} sink appends, so it takes no outputMode({writer.mode.value!r}): write groups that "
-            "change to format('memory') or 'console', or with foreachBatch(f) to where rows can be replaced"
+            "change to format('delta') with a path, to 'memory' or 'console', or with foreachBatch(f) to where rows "
+            "can be replaced"
         )
     if kind is SinkKind.MEMORY and not writer.name:
         raise FlowError("the memory sink needs queryName(NAME), the name of the view with its results")
@@ -163,9 +167,18 @@ def choose_sink(writer: WriterChoices, name: str) -> SinkChoice:
         rows=options.rows,
         truncate=options.truncate,
         complete=writer.mode is OutputMode.COMPLETE,
+        row_keys=_row_keys(writer) if kind is SinkKind.DELTA and writer.mode is OutputMode.UPDATE else None,
         partition_by=writer.partition_by,
         table=writer.table,
     )
+
+
+def _row_keys(writer: WriterChoices) -> tuple[str, ...]:
+    """The columns by which results replace rows of a Delta table."""
+    output = writer.output
+    keys = row_keys(output)
+    refuse_unmergeable(pa.schema(output.stream.shown), keys, writer.partition_by)
+    return keys
 
 
 def _refuse_alike_names(writer: WriterChoices) -> None:

@@ -14,7 +14,7 @@ from sluice.model.epoch.results import Part
 from sluice.model.epoch.segments import SegmentRef
 from sluice.model.errors import SluiceError
 from sluice.record.epoch import EpochRecord
-from sluice.spark.delta_sink import list_active_files
+from sluice.spark.delta_log import list_active_files
 from sluice.spark.sink_log import MARK, SinkLog
 from sluice.spark.sparks_part import SparksPart
 from sluice.state.files.storage import Storage
@@ -161,6 +161,8 @@ class _Verification:
     def _listed(self, storage: Storage, output: int, record: EpochRecord) -> dict[str, int]:
         """What Spark's readers take for the content of an output."""
         log, results = SinkLog(storage), record.results_of(output)
+        if results.listing.number < 0:  # there are no lists, or a Delta table has its own
+            return {}
         try:
             return log.list_files(results.listing if log.has(results) else results.before)
         except SluiceError as problem:

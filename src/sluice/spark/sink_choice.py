@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from sluice.engine.delivery import Sink
 from sluice.model.plan.recorded_plan import RecordedQuery
 from sluice.spark.catalog_tables import CatalogSink
+from sluice.spark.delta_modes import DeltaMode, DeltaWrite
 from sluice.spark.delta_sink import DeltaSink
 from sluice.spark.foreach import write_each
 from sluice.spark.locations import absolute
@@ -42,9 +43,18 @@ class SinkChoice:
     truncate: bool
     complete: bool = False
     """Whether the results of an epoch take the place of those before."""
+    row_keys: tuple[str, ...] | None = None
+    """The columns by which a result takes the place of one before, if it does."""
     partition_by: tuple[str, ...] = ()
     table: str | None = None
     """That of Spark's catalog whose directory the path is, if it is one's."""
+
+    @property
+    def delta_mode(self) -> DeltaMode:
+        """What an epoch does to a Delta table."""
+        if self.complete:
+            return DeltaMode(DeltaWrite.COMPLETE)
+        return DeltaMode() if self.row_keys is None else DeltaMode(DeltaWrite.UPDATE, self.row_keys)
 
     def build(self, spark: SparkSession, checkpoint: str, schema: pa.Schema) -> Sink:
         """The sink of one output of a query on a checkpoint; nothing is touched yet."""
@@ -55,7 +65,7 @@ class SinkChoice:
                     return CatalogSink(spark, self.table, path, self.compression, self.partition_by)
                 return ParquetSink(path, self.compression, self.partition_by)
             case SinkKind.DELTA:
-                return DeltaSink(absolute(str(self.path)), self.compression, self.partition_by, schema)
+                return DeltaSink(absolute(str(self.path)), self.compression, self.partition_by, schema, self.delta_mode)
             case SinkKind.MEMORY:
                 kind = TableSink if self.complete else MemorySink
                 return kind(spark, checkpoint, schema, self.name)
