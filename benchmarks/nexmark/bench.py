@@ -46,7 +46,7 @@ _REFUSAL = re.compile(r"^(?:pyspark\.\S+|(?:Caused by: )?(?:\w+\.)+\w*(?:Excepti
 class Scale:
     """How many events, and which queries."""
 
-    events: Events = field(default_factory=lambda: Events(count=6_000_000, files=48))
+    events: Events = field(default_factory=lambda: Events(count=12_000_000, files=96))
     queries: tuple[str, ...] = tuple(query.name for query in QUERIES)
     trigger_rows: int = 920_000
     """A trigger takes in as many files as have so many rows of the streams that a query reads."""
