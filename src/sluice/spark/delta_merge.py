@@ -59,6 +59,11 @@ def refuse_unmergeable(schema: pa.Schema, keys: Sequence[str], partition_by: Seq
                 f"partitionBy: column {column!r} is {schema.field(column).type}, and a Delta table that is updated "
                 "cannot be partitioned by decimals; cast it, or say outputMode('complete')"
             )
+        if ":" in column:
+            raise FlowError(
+                f"partitionBy: column {column!r} has a colon in its name, and directories of that name are none that a "
+                "Delta table can be updated in; name it otherwise with select, or say outputMode('complete')"
+            )
 
 
 def merge_rows(

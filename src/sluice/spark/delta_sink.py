@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from sluice.engine.part_writer import Staging
 from sluice.model.codec import DecodeError, decode, encode
+from sluice.model.epoch.attempt import epoch_of
 from sluice.model.epoch.results import Listing, Part, Results
 from sluice.model.errors import CheckpointError, FlowError, StorageError
 from sluice.model.extras import Extra, require
@@ -66,6 +67,8 @@ class DeltaSink:
         self._log = DeltaLog(self.storage)
         self._kept: tuple[Part, ...] = ()
         """Parts of the newest epoch that was shown, which may still wait."""
+        self._newest = -1
+        """The newest epoch whose results came."""
 
     def check(self, query: str | None, newest: Results) -> None:
         require(Extra.DELTA, f"the delta sink (path {self.path!r})")
@@ -96,7 +99,7 @@ class DeltaSink:
         self._refuse_other_content()
         table = self._table()
         if table is not None:
-            self._refuse_other_mode(table, query)
+            self._refuse_former_results(table, query)
         self._refuse_columns(table)
 
     def open(self, query: str, newest: Results) -> None:
@@ -118,7 +121,10 @@ class DeltaSink:
         remove_waiting(self.storage, self.staging.directory, parts, lambda name: name != _MODE and is_left_over(name))
 
     def leave(self) -> None:
-        self.storage.delete_all(self.storage.files_in(self.staging.directory))
+        """The query that takes its place may have the same directory: what is of later epochs is that one's, and so is
+        the mode."""
+        names = self.storage.files_in(self.staging.directory)
+        self.storage.delete_all(name for name in names if -1 < epoch_of(name) <= self._newest)
 
     def listing_with(self, before: Listing, parts: tuple[Part, ...], committed_at: float) -> Listing:
         """The table lists its files itself."""
@@ -126,6 +132,7 @@ class DeltaSink:
 
     def deliver(self, results: Results) -> None:
         waiting = self.staging.directory
+        self._newest = results.epoch
         self.storage.delete_all(f"{waiting}/{part.name}" for part in self._kept if part not in results.parts)
         if self.mode.has_changes(results):
             self._show(results)
@@ -251,6 +258,15 @@ class DeltaSink:
                     f"Delta table {self.path!r} has results that this query wrote in outputMode({write.value!r}), and "
                     f"those of outputMode({self.mode.write.value!r}) do not go with them. Give a new path"
                 )
+
+    def _refuse_former_results(self, table: DeltaTable, query: str | None) -> None:
+        """Refuse a table with results of a query of this checkpoint that was changed or dropped."""
+        applications = [name_application(str(query), write) for write in DeltaWrite] if query is not None else []
+        if any(table.transaction_version(application) is not None for application in applications):
+            raise FlowError(
+                f"Delta table {self.path!r} has results of a former query of this checkpoint, and those of this one "
+                "would come on top. Give a new path"
+            )
 
     def _refuse_columns(self, table: DeltaTable | None) -> None:
         if self.schema is None:
