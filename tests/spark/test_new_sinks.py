@@ -194,6 +194,37 @@ def test_a_delta_table(spark: Any, tmp_path: Path) -> None:
     assert sorted(zip(table["n"].to_pylist(), table["day"].to_pylist(), strict=True)) == [(0, "mon"), (1, "tue")]
 
 
+@pytest.mark.parametrize("mode", ["update", "complete"])
+def test_a_delta_table_of_groups_that_change(spark: Any, tmp_path: Path, mode: str) -> None:
+    """Spark's batch query gives the same rows; a restart goes on, a changed query has to go elsewhere."""
+    deltalake = pytest.importorskip("deltalake")
+    out = tmp_path / "out"
+
+    def write(query: str = "SELECT day, count(*) AS rows, sum(n) AS total FROM a GROUP BY day") -> Any:
+        flow = Flow(spark, name="sinks")
+        flow.readFiles("a", str(tmp_path / "in"), eventTime="ts", maxFilesPerTrigger=1)
+        to = flow.sql(query).writeStream.format("delta").outputMode(mode).option("path", str(out)).queryName("days")
+        return to.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / "ck"))
+
+    for days in (["mon", "tue", None], ["mon"], ["tue", None, "wed"]):
+        arrive(tmp_path, *days)
+        if days != ["mon"]:
+            write().start().awaitTermination()
+    batch = spark.read.parquet(str(tmp_path / "in")).groupBy("day").agg({"*": "count", "n": "sum"}).collect()
+    table = deltalake.DeltaTable(str(out))
+    groups = table.to_pyarrow_dataset().to_table().to_pylist()
+    assert sorted((tuple(g.values()) for g in groups), key=str) == sorted((tuple(g) for g in batch), key=str)
+    assert table.version() == 3, "one for each file, after the empty table"
+    changed = write("SELECT day, count(*) AS rows, max(n) + 0L AS total FROM a GROUP BY day")
+    with pytest.raises(FlowError, match="has results of a former query of this checkpoint"):
+        changed.option("changeQueries", "true").start()
+    with pytest.raises(FlowError, match="the parquet sink appends.*write groups that change to format\\('delta'\\)"):
+        Flow(spark).readFiles("a", str(tmp_path / "in"), eventTime="ts").groupBy("day").agg(
+            n=("*", "count")
+        ).writeStream.toTable("unmade", outputMode=mode)
+    assert not spark.catalog.tableExists("unmade")
+
+
 @pytest.fixture
 def postgres(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A Postgres of its own, reached through a socket."""
