@@ -218,7 +218,7 @@ def test_a_delta_table_of_groups_that_change(spark: Any, tmp_path: Path, mode: s
     changed = write("SELECT day, count(*) AS rows, max(n) + 0L AS total FROM a GROUP BY day")
     with pytest.raises(FlowError, match="has results of a former query of this checkpoint"):
         changed.option("changeQueries", "true").start()
-    with pytest.raises(FlowError, match="the parquet sink appends.*write groups that change to format\\('delta'\\)"):
+    with pytest.raises(FlowError, match=r"the parquet sink appends.*write groups that change to format\('delta'\)"):
         Flow(spark).readFiles("a", str(tmp_path / "in"), eventTime="ts").groupBy("day").agg(
             n=("*", "count")
         ).writeStream.toTable("unmade", outputMode=mode)
