@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 import sys
 from datetime import date, datetime, timezone
@@ -11,8 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sluice.expressions import EvaluationError, Expression, compile_condition, compile_expression
+from sluice.expressions.kernels import text as text_kernels
 from sluice.model.errors import FlowError
 
 NEW_YORK = "America/New_York"
@@ -89,6 +93,21 @@ def test_the_last_digit_is_sparks_where_the_c_library_has_another(text: str, spa
 )
 def test_parts_of_texts(text: str, spark_says: str | None) -> None:
     assert values(text) == [spark_says] * 4
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(a|b)+(c?)", "(^|a)([^b]*)b", r"\((a|[(\]])(b)?", r"(?:a)(b|c)(\()", "((a)(b))", r"[^\]a]*(\\)", "a|b"]
+)
+@given(st.lists(st.one_of(st.none(), st.text("abc(]\\ é", max_size=12)), max_size=20))
+def test_every_group_is_that_of_the_first_match(pattern: str, texts: list[str | None]) -> None:
+    regex, _ = text_kernels.java_regex(pattern)
+    assert text_kernels.count_groups(regex) == re.compile(pattern).groups
+    for group in range(re.compile(pattern).groups + 1):
+        found = [None if t is None else re.search(pattern, t) for t in texts]
+        expected = [None if t is None else (m[group] or "") if m else "" for t, m in zip(texts, found, strict=True)]
+        assert (
+            text_kernels.extract_group(pa.array(texts, pa.string()), regex=regex, group=group).to_pylist() == expected
+        )
 
 
 @pytest.mark.parametrize(

@@ -73,9 +73,9 @@ def regexp_extract(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     group = literal(build, at, arguments[2], "the number of a group") if len(arguments) == 3 else 1
     if anchored:
         build.source.refuse(at, "regexp_extract takes no pattern with '$' here")
-    groups = min(text.count_groups(regex), text.MAX_GROUP)
+    groups = text.count_groups(regex)
     if not isinstance(group, int) or not 0 <= group <= groups:
-        build.source.refuse(at, f"the pattern has {groups} groups that can be asked for, and no group {group}")
+        build.source.refuse(at, f"the pattern has {groups} groups, and no group {group}")
     kernel = partial(text.extract_group, regex=regex, group=group)
     return build.call(at, kernel, [as_text(build, at, arguments[0])], STRING)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -139,21 +140,36 @@ def matches(texts: pa.Array, *, regex: str, before_line_end: bool = False) -> Da
     return pc.or_(matched, pc.match_substring_regex(shorter, pattern=regex))
 
 
-MAX_GROUP = 8
-"""The greatest number of a group that can be extracted: Arrow's replacements name one digit, and one is taken."""
+_GROUPS = re.compile(r"\\.|\[(?:\\.|[^\]])*\]|\((?!\?)")
+"""Where groups begin in a regular expression for RE2, and what only looks like it."""
 
 
 def count_groups(regex: str) -> int:
     """The groups of a regular expression that can be asked for, which are those that begin with a plain parenthesis."""
-    plain = re.sub(r"\[[^\]]*\]", "", re.sub(r"\\.", "", regex))
-    return len(re.findall(r"\((?!\?)", plain))
+    return _GROUPS.findall(regex).count("(")
 
 
 def extract_group(texts: pa.Array, *, regex: str, group: int) -> pa.Array:
     """A group of the first place where a regular expression is found; an empty text where it is not."""
-    around = rf"\A(?s:.*?)({regex})(?s:.*)\z"
-    extracted = pc.replace_substring_regex(texts, pattern=around, replacement=rf"\{group + 1}")
-    return pc.if_else(pc.match_substring_regex(texts, pattern=regex), extracted, "")
+    found = pc.struct_field(pc.extract_regex(texts, pattern=_with_one_group(regex, group)), 0)
+    return pc.if_else(pc.is_valid(texts), pc.fill_null(found, ""), texts)
+
+
+def _with_one_group(regex: str, wanted: int) -> str:
+    """A regular expression that captures one group alone, which takes RE2 far less time than all.
+
+    >>> _with_one_group("(a|[(])(b)", 2), _with_one_group("(a)", 0)
+    ('(?:a|[(])(?P<wanted>b)', '(?P<wanted>(?:a))')
+    """
+    numbers = count(1)
+
+    def opening(found: re.Match[str]) -> str:
+        if found[0] != "(":
+            return found[0]
+        return "(?P<wanted>" if next(numbers) == wanted else "(?:"
+
+    one_group = _GROUPS.sub(opening, regex)
+    return one_group if wanted else f"(?P<wanted>{one_group})"
 
 
 def replace_text(texts: pa.Array, *, sought: str, replacement: str) -> pa.Array:
