@@ -107,8 +107,8 @@ def _latency_in_short(document: Document) -> Iterator[str]:
     runs = [run for run in document.get("latency", {}).get("runs", ()) if "p50" in run["figures"]]
     if runs:
         each = (
-            f"{NAMES[run['contender']].removesuffix(', `readFiles`')} {run['figures']['p50']:.1f} s and "
-            f"{run['figures']['p99']:.1f} s"
+            f"{NAMES[run['contender']].removesuffix(', `readFiles`')} {run['figures']['p50']:.2f} s and "
+            f"{run['figures']['p99']:.2f} s"
             for run in runs
         )
         yield f"From a row to its result, median and 99th percentile, 20,000 rows a second: {'; '.join(each)}."
