@@ -182,10 +182,9 @@ class DeltaSink:
                 self._commit_files(table, results, commit)
         except (DeltaError, OSError) as problem:
             refusal = f"Delta table {self.path!r} did not take the results of epoch {results.epoch}: "
-            if not isinstance(problem, CommitFailedError):
-                raise StorageError(f"{refusal}{problem}") from problem
-            why = problem if self.mode.adds else "other writers were faster each time"
-            raise _Overtaken(f"{refusal}{why}") from problem
+            if isinstance(problem, CommitFailedError) and not self.mode.adds:  # else the library has tried again
+                raise _Overtaken(f"{refusal}other writers were faster each time") from problem
+            raise StorageError(f"{refusal}{problem}") from problem
 
     def _commit_files(self, table: DeltaTable, results: Results, commit: CommitProperties) -> None:
         """Add the files of an epoch, or have them take the place of all."""
