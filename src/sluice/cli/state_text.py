@@ -49,7 +49,10 @@ def show_state(uri: str, operator: str, key: Mapping[str, str]) -> str:
     rows = [tuple(shown.column_names)]
     rows += (tuple(_text(value) for value in row.values()) for row in shown.to_pylist())
     left = table.num_rows - shown.num_rows
-    lines = [f"{table.num_rows:,} rows", *align_columns(rows, words=range(len(shown.column_names)))]
+    lines = [
+        f"{table.num_rows:,} row{'s' * (table.num_rows != 1)}",
+        *align_columns(rows, words=range(len(shown.column_names))),
+    ]
     lines += [f"  … and {left:,} more: sluice.readState has all of them"] if left else []
     return "\n".join(map(one_line, lines))
 
