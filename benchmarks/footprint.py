@@ -11,6 +11,8 @@ import os
 import shutil
 import threading
 import time
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,13 +38,26 @@ class Sample:
 NOTHING = Sample()
 
 
+@dataclass(frozen=True)
+class Times:
+    """Processor seconds of a process, and of its children that have ended and that it has waited for."""
+
+    parent: int = 0
+    own: float = 0.0
+    waited: float = 0.0
+
+
+NEW = Times()
+
+
 @dataclass
 class Footprint:
     """Watches a process tree until told to stop; keeps the sample with the greatest total."""
 
     root: int
     peak: Sample = NOTHING
-    cpu: dict[int, float] = field(default_factory=dict)
+    cpu_seconds: float = 0.0
+    times: dict[int, Times] = field(default_factory=dict)
     tmpfs_before: float = field(default_factory=lambda: tmpfs_used())
     busy_before: float = field(default_factory=lambda: machine_busy())
     begin: float = field(default_factory=time.monotonic)
@@ -60,10 +75,6 @@ class Footprint:
         whole = (time.monotonic() - self.begin) * (os.cpu_count() or 1)
         self.others = max(0.0, machine_busy() - self.busy_before - self.cpu_seconds) / whole
 
-    @property
-    def cpu_seconds(self) -> float:
-        return sum(self.cpu.values())
-
     def _watch(self) -> None:
         pause = PERIOD
         while not self.stopped.wait(pause):
@@ -76,11 +87,12 @@ class Footprint:
     def _sample(self) -> Sample:
         held = {"driver": 0.0, "jvm": 0.0, "workers": 0.0}
         mapped = 0.0
-        for pid in tree(self.root):
+        pids = tree(self.root)
+        self._count(pids)
+        for pid in pids:
             try:
                 command = Path(f"/proc/{pid}/comm").read_text().strip()
                 private, shared = resident(pid)
-                self.cpu[pid] = cpu_seconds(pid)
             except (FileNotFoundError, ProcessLookupError, PermissionError):
                 continue  # ended between the listing and the look
             kind = "driver" if pid == self.root else "jvm" if command == "java" else "workers"
@@ -88,9 +100,16 @@ class Footprint:
             mapped += shared
         return Sample(**held, tmpfs=max(mapped, tmpfs_used() - self.tmpfs_before))
 
+    def _count(self, pids: list[int]) -> None:
+        """Adds what was worked since the last sample. A process that ends meanwhile stays as it was until the next."""
+        ending = {pid: self.times[pid] for pid in pids if pid in self.times}
+        times = ending | read_times(pids)
+        self.cpu_seconds += worked(self.times, times)
+        self.times = times
+
 
 def tree(root: int) -> list[int]:
-    """The process and all its descendants."""
+    """The process and all its descendants, parents first."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -111,9 +130,36 @@ def stat(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
-def cpu_seconds(pid: int) -> float:
-    fields = stat(pid)
-    return (int(fields[11]) + int(fields[12])) / TICK
+def read_times(pids: list[int]) -> dict[int, Times]:
+    """Times of those that are there. With parents first, none that is read is in its parent's time already."""
+    found = {}
+    for pid in pids:
+        try:
+            fields = stat(pid)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        own, waited = (sum(map(int, fields[at : at + 2])) / TICK for at in (11, 13))
+        found[pid] = Times(int(fields[1]), own, waited)
+    return found
+
+
+def worked(before: Mapping[int, Times], after: Mapping[int, Times]) -> float:
+    """Seconds that processes and children they waited for worked, of which many were never seen.
+
+    The time of one that was seen goes to whoever waited for it, who gets it less what is counted already.
+    """
+    counted: defaultdict[int, float] = defaultdict(float)
+    gone = before.keys() - after.keys()
+    for pid in gone:
+        heir = before[pid].parent
+        while heir in gone:
+            heir = before[heir].parent
+        counted[heir] += before[pid].own + before[pid].waited
+    seconds = 0.0
+    for pid, now in after.items():
+        then = before.get(pid, NEW)
+        seconds += now.own - then.own + max(0.0, now.waited - then.waited - counted[pid])
+    return seconds
 
 
 def machine_busy() -> float:

@@ -88,9 +88,7 @@ def line(result: Result) -> None:
     print(f"  {result.contender:<15} {rates}, {result.files} files, {results}{aside(f)}{late}", flush=True)
 
 
-BUSY = 0.2
-"""Share of the machine in other hands above which a run is not to be trusted. Commands that Spark's JVM runs for its
-files count as others: with the heap provider up to 0.18 on a machine where nothing else runs."""
+BUSY = 0.15  # share of the machine in other hands above which a run is not to be trusted
 
 
 def aside(figures: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ import os
 import time
 from dataclasses import dataclass
 
-from benchmarks.footprint import cpu_seconds, machine_busy, tree
+from benchmarks.footprint import Times, machine_busy, read_times, tree, worked
 
 
 @dataclass(frozen=True)
@@ -15,20 +15,13 @@ class Moment:
 
     at: float
     machine: float
-    own: dict[int, float]
+    own: dict[int, Times]
 
     def since(self, before: Moment) -> float:
         """The share of the machine that was in other hands."""
-        own = sum(seconds - before.own.get(pid, 0.0) for pid, seconds in self.own.items())
         whole = (self.at - before.at) * (os.cpu_count() or 1)
-        return max(0.0, self.machine - before.machine - own) / whole
+        return max(0.0, self.machine - before.machine - worked(before.own, self.own)) / whole
 
 
 def others() -> Moment:
-    own = {}
-    for pid in tree(os.getpid()):
-        try:
-            own[pid] = cpu_seconds(pid)
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    return Moment(time.monotonic(), machine_busy(), own)
+    return Moment(time.monotonic(), machine_busy(), read_times(tree(os.getpid())))
