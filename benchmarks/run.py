@@ -119,7 +119,8 @@ def main() -> int:
     data.open_cache(args.cache)
     for name in asked:
         scale = latency.QUICK if args.quick else latency.Scale()
-        head[name] = timed[name](scale, args.cache, peers, sluice=not args.no_sluice)
+        earlier = figures_file.read(args.json).get(name)
+        head[name] = timed[name](scale, args.cache, peers, not args.no_sluice, earlier)
     if "nexmark" in args.only:
         head["nexmark"] = measure_nexmark(args, head, peers)
     results = []

@@ -32,6 +32,7 @@ from benchmarks import report
 from benchmarks.bars import Verdict
 from benchmarks.contenders import Result, awaited, end, launch, missing, peer_python, reason
 from benchmarks.duckdb_queries import relation
+from benchmarks.figures_file import restore_result
 from benchmarks.footprint import Footprint
 from benchmarks.latency.arrivals import Feeder, arriving, file_of, link_files, prepare
 from benchmarks.latency.job import READY, RESULTS, tell_to_stop
@@ -61,8 +62,11 @@ class Scale:
 QUICK = Scale(seconds=20, warm_up_seconds=10, drain_seconds=60, starts=3)
 
 
-def run_latency(scale: Scale, cache: Path, peers: list[str], sluice: bool = True) -> dict[str, Any]:
-    """Every contender's latency, shown and as values."""
+def run_latency(
+    scale: Scale, cache: Path, peers: list[str], sluice: bool = True, earlier: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Every contender's latency, shown and as values. Runs of an earlier call of this scale stay, unless they are
+    taken again."""
     w = arriving(scale.seconds)
     report.opening(w)
     print(
@@ -72,34 +76,35 @@ def run_latency(scale: Scale, cache: Path, peers: list[str], sluice: bool = True
     )
     home = prepare(w, cache)
     right = right_results(w, home)
-    runs = {}
+    runs = _earlier_runs(earlier, scale)
     for name in [*(["sluice"] if sluice else []), *(peer for peer in peers if peer in PEERS)]:
         runs[name] = replace(_run_contender(name, w, scale, home, cache, right[0]), expected=right)
         _show_latency(runs[name])
-    left_out = {peer: why for peer in PEERS if (why := missing(peer))}
+    left_out = {peer: why for peer in PEERS if peer not in runs and (why := missing(peer))}
     return _closing(scale, runs, latency_verdicts(runs)) | {"left_out": left_out}
 
 
-def run_first(scale: Scale, cache: Path, peers: list[str], sluice: bool = True) -> dict[str, Any]:
-    """Time from `start()` to the first result in a session that has run the query before, shown and as values."""
+def run_first(
+    scale: Scale, cache: Path, peers: list[str], sluice: bool = True, earlier: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Time from `start()` to the first result in a session that has run the query before, shown and as values.
+
+    Runs of an earlier call stay as for latency.
+    """
     w = arriving(scale.seconds)
     print(f"\nfirst: from start() to the first result, {scale.first_files} files of each stream are there", flush=True)
     home = prepare(w, cache)
-    runs = {}
+    runs = _earlier_runs(earlier, scale)
     for name in [*(["sluice"] if sluice else []), *(peer for peer in peers if peer in FIRST_PEERS)]:
-        with _scratch(home) as work:
-            link_files(home, work / "in", replace(w, files=scale.first_files), scale.first_files)
-            log = cache / "logs" / f"first-{name}.log"
-            process = launch([*_command(name, work), "--first", str(scale.starts)], log)
-            with Footprint(process.pid) as footprint:
-                figures = awaited(process)
-        if figures:
-            cold, *warm = figures["starts"]
-            figures |= {"cold": cold, "warm": median(warm)}
-        failure = "" if figures else reason(process.returncode, log)
-        runs[name] = _result(name, "first", scale.first_files, figures, footprint, failure)
+        runs[name] = _run_starts(name, w, scale, home, cache)
         _show_first(runs[name])
     return _closing(scale, runs, first_verdicts(runs))
+
+
+def _earlier_runs(earlier: dict[str, Any] | None, scale: Scale) -> dict[str, Result]:
+    if not earlier or earlier["scale"] != asdict(scale):
+        return {}
+    return {run.contender: run for run in map(restore_result, earlier["runs"])}
 
 
 def right_results(w: Workload, home: Path) -> tuple[int, int]:
@@ -141,6 +146,21 @@ def _run_contender(name: str, w: Workload, scale: Scale, home: Path, cache: Path
             "latest_arrival_seconds": feeder.latest_by,
         }
     return _result(name, "latency", w.files, figures, footprint, "")
+
+
+def _run_starts(name: str, w: Workload, scale: Scale, home: Path, cache: Path) -> Result:
+    """One contender that starts its query again and again, over the first files."""
+    log = cache / "logs" / f"first-{name}.log"
+    with _scratch(home) as work:
+        link_files(home, work / "in", replace(w, files=scale.first_files), scale.first_files)
+        process = launch([*_command(name, work), "--first", str(scale.starts)], log)
+        with Footprint(process.pid) as footprint:
+            figures = awaited(process)
+    if figures:
+        cold, *warm = figures["starts"]
+        figures |= {"cold": cold, "warm": median(warm)}
+    failure = "" if figures else reason(process.returncode, log)
+    return _result(name, "first", scale.first_files, figures, footprint, failure)
 
 
 def measured(shown: list[Shown], arrived: np.ndarray, warm_up_seconds: float) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -42,7 +43,16 @@ from benchmarks.data import open_cache
 from benchmarks.figures_file import add_figures, refusal
 from benchmarks.latency.arrivals import Feeder, arriving
 from benchmarks.latency.arrivals import prepare as latency_rows
-from benchmarks.latency.bench import Scale, as_values, first_verdicts, latency_verdicts, measured, right_results
+from benchmarks.latency.bench import (
+    Scale,
+    as_values,
+    first_verdicts,
+    latency_verdicts,
+    measured,
+    right_results,
+    run_first,
+    run_latency,
+)
 from benchmarks.latency.result_file import write_results
 from benchmarks.latency.sink_reader import Shown, SparkLog, WholeFiles
 from benchmarks.many.arrivals import FEW, Arrivals, ManyRows, prepare
@@ -160,6 +170,31 @@ class TestLatency:
             "p50 / 0.4 s": True, "p99 / 1.2 s": False, "p50, sluice / spark-heap": True,
             "p99, sluice / spark-heap": False, "p50, sluice / x": None, "p99, sluice / x": None,
         }  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("measure", "run_one"), [(run_latency, "_run_contender"), (run_first, "_run_starts")], ids=["latency", "first"]
+    )
+    def test_runs_of_an_earlier_call_stay_unless_they_are_taken_again(
+        self, measure: Callable[..., dict[str, Any]], run_one: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def run(name: str, *ignored: object) -> contenders.Result:
+            figures = dict.fromkeys(("p50", "p95", "p99", "cold", "warm", "drained_seconds"), seconds)
+            figures |= {"results": 1, "batches": 1, "rows_out": 7, "starts": [1, 2], "settings": ""}
+            return contenders.Result(name, "latency", 1, figures)
+
+        monkeypatch.setattr(f"benchmarks.latency.bench.{run_one}", run)
+        monkeypatch.setattr("benchmarks.latency.bench.prepare", lambda w, cache: tmp_path)
+        monkeypatch.setattr("benchmarks.latency.bench.right_results", lambda w, home: (7, None))
+        seconds = 2.0
+        first = json.loads(json.dumps(measure(Scale(), tmp_path, ["spark-heap", "spark-rocksdb"])))
+        seconds = 8.0
+        again = measure(Scale(), tmp_path, ["spark-heap"], sluice=False, earlier=first)
+        measured = {run["contender"]: run["figures"]["warm"] for run in again["runs"]}
+        assert measured == {"sluice": 2.0, "spark-heap": 8.0, "spark-rocksdb": 2.0}
+        beside = {bar["what"].split("/ ")[-1]: bar["ratio"] for bar in again["bars"]}
+        assert beside["spark-heap"] == 0.25 and beside["spark-rocksdb"] == 1
+        shorter = measure(Scale(seconds=20), tmp_path, ["spark-heap"], sluice=False, earlier=first)
+        assert [run["contender"] for run in shorter["runs"]] == ["spark-heap"]
 
 
 class TestFiguresFile:
