@@ -42,7 +42,8 @@ from sluice.model.columns import IntColumn
 from sluice.model.ids import Level, Site, SiteKey
 from sluice.model.plan.join import JoinSpec, Leg
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.relation import Applied, Relation, plan_of
+from sluice.model.plan.planning import plan_of
+from sluice.model.plan.relation import Applied, Relation
 from sluice.model.plan.stream import Input, Stream
 from sluice.policies import policy
 from sluice.record.epoch import EpochRecord

@@ -17,7 +17,7 @@ from specs import SECOND, TIME, handle, join, stream
 from sluice.engine.agreement import MAX_JOB_RUNS
 from sluice.engine.blobs import SentBlob
 from sluice.model.errors import SluiceError
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 
 A, B = stream("a"), stream("b")
 

@@ -13,7 +13,7 @@ from specs import KEYS, SECOND, TIME, UNTIL, expiring, handle, join_until, strea
 from sluice.model.durations import LONGEST
 from sluice.model.errors import FlowError
 from sluice.model.plan.group_by import TimeGroups
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.model.plan.running_groups import RunningGroups
 from sluice.verbs.freeze import CleanUp, Freeze
 

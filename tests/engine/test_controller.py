@@ -21,7 +21,7 @@ from sluice.model.epoch.attempt import Attempt
 from sluice.model.epoch.segments import Manifest, RunRef, SegmentRef
 from sluice.model.epoch.stats import EpochSeconds, EpochStats, SiteStats, UnitColumns
 from sluice.model.epoch.times import Queues
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.model.plan.stream import Stream
 from sluice.model.routing.routing import Routing
 from sluice.model.view import ClusterView

@@ -19,7 +19,7 @@ from sluice import testing
 from sluice.api.stream import DataStream
 from sluice.kernels.spacing import find_spaced
 from sluice.model.errors import FlowError
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.model.plan.stream import Stream
 from sluice.operators import row_hashing
 

@@ -20,7 +20,7 @@ from sluice.engine.joint_delivery import JointSender, deal_out
 from sluice.engine.senders import Sender, senders
 from sluice.model.errors import EvaluationError
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.model.plan.stream import Filter, Stream
 from sluice.model.routing.routing import Routing
 from sluice.operators.row_hashing import RowHashing

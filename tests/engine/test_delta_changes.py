@@ -27,7 +27,7 @@ from sluice.api.output_mode import OutputMode, in_mode, row_keys
 from sluice.api.request import read_request
 from sluice.api.stream import DataStream
 from sluice.cli.verification import verify
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.spark import delta_sink
 from sluice.spark.delta_modes import DeltaMode, DeltaWrite
 from sluice.spark.delta_sink import DeltaSink

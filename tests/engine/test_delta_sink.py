@@ -20,7 +20,7 @@ from specs import SECOND, TIME
 from sluice import CheckpointError, Flow, FlowError, StorageError
 from sluice.cli.verification import verify
 from sluice.model.partitions import read_partition
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.spark.delta_sink import DeltaSink
 from sluice.state.files.storage import Storage
 

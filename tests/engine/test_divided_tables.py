@@ -24,7 +24,7 @@ from examples import one_in
 from sluice import CheckpointError, Flow, FlowError, StorageError, readState, testing
 from sluice.cli.verification import verify
 from sluice.control.journal import Journal
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.record.epoch import EpochRecord
 from sluice.sources import table_files
 from sluice.sources.tables import TableFiles

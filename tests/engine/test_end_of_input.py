@@ -23,7 +23,7 @@ from sluice import Flow, FlowError, QueryError, testing
 from sluice.api.checking import check_request
 from sluice.api.request import read_request
 from sluice.model.epoch.times import ENDED
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 
 TRADES, QUOTES = "symbol string, ts timestamp, price double", "symbol string, ts timestamp, ask double"
 A, B = stream("a", delay=5 * SECOND), stream("b", delay=5 * SECOND)

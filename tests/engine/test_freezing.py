@@ -33,7 +33,7 @@ from sluice.model.columns import unpack_texts
 from sluice.model.durations import LONGEST
 from sluice.model.epoch.segments import RunRef
 from sluice.model.plan.join import JoinSpec
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.model.plan.stream import Stream
 from sluice.model.routing.directory import Directory
 from sluice.policies.planning.freezing import ORDERS, Freezing

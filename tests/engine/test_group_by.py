@@ -20,7 +20,7 @@ from specs import KEYS, SECOND, TIME, handle, stream
 
 from examples import one_in
 from sluice.model.errors import FlowError
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.operators import last_rows, row_hashing, session_windows, time_windows
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -480,9 +480,11 @@ def test_what_is_described_names_filters_and_computed_columns():
     a, b = source("a"), source("b")
     joined = a.filter("v > 1").join(b.withColumn("x", "v * 2"), on="k", within="1 second")
     described = plan_of([joined.filter("b_x > 10").select("a_k", "a_ts").relation]).describe().splitlines()
-    assert described[-4:] == [
+    assert described[-6:] == [
         "  a: where v > 1",
+        "  a: of it k, ts",
         "  b: with v * 2 as x",
+        "  b: of it k, ts, x",
         "Result: where b_x > 10",
         "Result: of it a_k, a_ts",
     ]

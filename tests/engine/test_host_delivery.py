@@ -16,7 +16,7 @@ from specs import SECOND, TIME, handle, join, stream
 
 from sluice.engine import host_delivery
 from sluice.engine.blobs import Payload
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.state.files.storage import watch
 from sluice.state.files.workspace import Places
 

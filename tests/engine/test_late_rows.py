@@ -17,7 +17,7 @@ from oracle import multiset, on_time
 from specs import KEYS, SECOND, handle, rows, stream
 
 from sluice import Flow, FlowError, testing
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 
 TRADES, QUOTES = "symbol string, ts timestamp, price double", "symbol string, ts timestamp, ask double"
 

@@ -14,7 +14,7 @@ from specs import SECOND
 
 from sluice.engine import site
 from sluice.engine.level_shares import LEAST_SHARE, divide_by_need
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.testing.clocks import CountingClock
 
 BUDGET = 40.0

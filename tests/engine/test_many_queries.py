@@ -14,7 +14,7 @@ from specs import SECOND, TIME, handle
 
 from sluice.api.stream import DataStream
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.model.plan.stream import Stream
 from sluice.operators.last_rows import LastRowsGroupBy
 from sluice.operators.time_windows import TimeWindowsGroupBy

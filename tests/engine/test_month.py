@@ -19,7 +19,7 @@ from specs import SECOND
 
 from sluice.api.stream import DataStream
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.policies import policy
 from sluice.policies.planning.freezing import Freezing
 from sluice.testing.local_query import EpochRows

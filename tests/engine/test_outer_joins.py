@@ -20,7 +20,7 @@ from examples import one_in
 from sluice.model.durations import LONGEST
 from sluice.model.plan.join import JoinSpec
 from sluice.model.plan.join_kind import JoinKind
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.sql import translate
 
 KINDS = [kind for kind in JoinKind if kind is not JoinKind.INNER]

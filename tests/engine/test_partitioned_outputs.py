@@ -24,7 +24,7 @@ from sluice.cli.verification import verify
 from sluice.engine import part_writer
 from sluice.engine.part_writer import PartWriter, Staging, split_by_partition
 from sluice.model.partitions import name_partition, read_partition
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.spark.sinks import ParquetSink
 from sluice.state.files import storage
 

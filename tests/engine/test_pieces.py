@@ -9,7 +9,7 @@ from engine_harness import DirectQuery
 from oracle import batch_join, connect_duckdb, multiset
 from specs import SECOND, TIME, handle, join, stream
 
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.state import compaction
 from sluice.verbs.move import Move
 

@@ -24,7 +24,8 @@ from sluice.control import copying
 from sluice.control.controller import Controller, NextEpoch
 from sluice.control.site_assignment import Executor, SiteCount, pack, spread
 from sluice.model.epoch.stats import EpochSeconds, EpochStats, SiteStats, UnitColumns
-from sluice.model.plan.relation import Relation, plan_of
+from sluice.model.plan.planning import plan_of
+from sluice.model.plan.relation import Relation
 from sluice.model.plan.stream import Stream
 from sluice.model.routing.routing import Routing
 from sluice.policies import policy

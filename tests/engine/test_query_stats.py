@@ -19,7 +19,7 @@ from sluice.model.clock import SystemClock
 from sluice.model.errors import QueryError, StorageError
 from sluice.model.ids import Site
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.state.files.storage import Storage
 from sluice.testing.clocks import CountingClock
 

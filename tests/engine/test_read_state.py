@@ -16,7 +16,7 @@ from specs import SECOND, TIME, handle, join, stream
 from sluice import CheckpointError, FlowError, Freeze, LayOut, Move, Share, Split, StorageError, readState
 from sluice.cli.main import main
 from sluice.engine import state_table
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.state.files.storage import watch
 
 A, B = stream("a"), stream("b")

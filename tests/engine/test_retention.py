@@ -15,7 +15,7 @@ from specs import SECOND, TIME, join, stream
 from sluice.kernels.hashing import hash_keys
 from sluice.model.durations import LONGEST
 from sluice.model.epoch.segments import unit_rows
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.model.plan.stream import Stream
 from sluice.model.routing.directory import Directory
 from sluice.verbs.freeze import Freeze

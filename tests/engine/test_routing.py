@@ -24,7 +24,7 @@ from sluice.model.columns import IntColumn
 from sluice.model.epoch.segments import Manifest, RunRef, SegmentRef
 from sluice.model.epoch.times import Lagging, Queues
 from sluice.model.errors import ProtocolError
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.unit_ranges import Ranges, holds, intersect, single_unit, to_ranges, unite
 from sluice.record import reassignment

@@ -22,7 +22,8 @@ from sluice.api.output_mode import OutputMode, in_mode
 from sluice.api.request import read_request
 from sluice.api.stream import DataStream
 from sluice.model.errors import FlowError
-from sluice.model.plan.relation import Relation, plan_of
+from sluice.model.plan.planning import plan_of
+from sluice.model.plan.relation import Relation
 from sluice.operators import running_groups
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

@@ -21,7 +21,7 @@ from sluice import Flow, testing
 from sluice.api.output_mode import OutputMode, in_mode
 from sluice.api.stream import DataStream
 from sluice.model.errors import FlowError
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.operators import row_hashing
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

@@ -29,7 +29,8 @@ from sluice.engine.blobs import ReceivedBlob, SentBlob
 from sluice.engine.site_task import SiteTask
 from sluice.model.epoch.stats import EpochSeconds, EpochStats, ScaleTarget, SiteStats, UnitColumns
 from sluice.model.plan.plan import Capabilities
-from sluice.model.plan.relation import Relation, plan_of
+from sluice.model.plan.planning import plan_of
+from sluice.model.plan.relation import Relation
 from sluice.model.plan.stream import Stream
 from sluice.model.routing.routing import Routing
 from sluice.model.view import ClusterView

@@ -11,7 +11,7 @@ from specs import SECOND, TIME, handle, join, stream
 
 from sluice.engine.small_epochs import can_skip_exchange, take_own
 from sluice.model.errors import SluiceError
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 
 A, B = stream("a"), stream("b")
 

@@ -15,7 +15,7 @@ from oracle import connect_duckdb, multiset, on_time
 from specs import SECOND, handle, join_many, rows, stream
 
 from examples import one_in
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.policies.planning.freezing import Freezing
 from sluice.sql import translate
 from sluice.verbs.freeze import Freeze

@@ -24,7 +24,7 @@ from sluice import Flow, FlowError, Freeze, Move, Share, Split, readState
 from sluice.api.stream import DataStream
 from sluice.cli.main import main
 from sluice.control.journal import Journal
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.state.files.storage import Storage, watch
 
 Columns = tuple[str, ...]

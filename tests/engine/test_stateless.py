@@ -21,7 +21,7 @@ from specs import SECOND
 from sluice.api.stream import DataStream
 from sluice.model.errors import EvaluationError
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.policies import NAMES
 from sluice.sql import translate
 from sluice.state.files import storage

@@ -27,7 +27,7 @@ from sluice import CheckpointError, Flow, FlowError, SqlError, StorageError, tes
 from sluice.cli.verification import verify
 from sluice.engine import epoch_tables, filtered_rows
 from sluice.kernels.key_index import KeyIndex
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.sources.tables import TableFiles
 from sluice.testing.clocks import CountingClock
 

@@ -11,7 +11,7 @@ from stream_join_cases import CASES, LAST_EPOCH, SCHEMA, Case, count_results, ta
 from sluice import Flow
 from sluice.model.plan.join_kind import JoinKind
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 
 
 def joins_of_every_kind(case: Case) -> Plan:

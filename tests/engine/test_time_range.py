@@ -22,7 +22,7 @@ from sluice.kernels.order import TimeScale, order_key, sorting
 from sluice.kernels.probe import Run, pairs
 from sluice.model.durations import LONGEST, microseconds
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.model.plan.stream import EARLIEST, LATEST, Stream
 from sluice.record.epoch import EpochRecord
 

@@ -22,7 +22,7 @@ from sluice import Flow, testing
 from sluice.api.stream import DataStream
 from sluice.model.errors import FlowError
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.model.plan.stream import Stream
 from sluice.operators import operator
 

@@ -22,7 +22,7 @@ from sluice.engine.blobs import REFERENCE, Blob, SentBlob
 from sluice.engine.host_delivery import BlobReference, HostDelivery
 from sluice.engine.split import FileFormat
 from sluice.model.codec import decode
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.sources.input_files import InputFile
 from sluice.spark.exchange import Sites
 

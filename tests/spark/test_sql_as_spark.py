@@ -10,7 +10,7 @@ import pytest
 from specs import SECOND, TIME
 
 from sluice import Flow, testing
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.spark.types import spark_schema
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("compiled_queries")]

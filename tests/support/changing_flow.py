@@ -27,7 +27,7 @@ from specs import SECOND
 from sluice import Flow, QueryError
 from sluice.control.journal import Journal
 from sluice.engine.file_log import FileLog
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.record.epoch import EpochRecord
 from sluice.state.files.storage import Storage
 

@@ -67,7 +67,25 @@ def draw_query(
     rng: np.random.Generator, streams: Sequence[DataStream], sql: Callable[[str], DataStream] | None = None
 ) -> ChangingQuery:
     """One of few kinds and parameters, so that many have something in common with another; made by calls, or by SQL,
-    which is the flow's if there is one."""
+    which is the flow's if there is one. Of some only a few columns are written."""
+    choice = rng.spawn(1)[0]
+    query = _draw_whole(rng, streams, sql)
+    names = [field.name for field in query.relation.stream.shown]
+    few = sorted(choice.choice(len(names), int(choice.integers(1, len(names))), replace=False).tolist())
+    if choice.random() < 0.4:
+        return query
+    columns = [f"c{number}" for number in range(len(names))]
+    shown = ", ".join(columns[number] for number in few)
+    return replace(
+        query,
+        rows=query.rows.select(*(names[number] for number in few)),
+        oracle=lambda life: f"SELECT {shown} FROM ({query.oracle(life)}) AS whole({', '.join(columns)})",
+    )
+
+
+def _draw_whole(
+    rng: np.random.Generator, streams: Sequence[DataStream], sql: Callable[[str], DataStream] | None
+) -> ChangingQuery:
     a, b, c = streams
     read = sql or (lambda text: translate(text, dict(zip("abc", streams, strict=True)), None))  # none joins many
     by_text = rng.spawn(1)[0].random() < 0.5

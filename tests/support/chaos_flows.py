@@ -23,7 +23,7 @@ from sluice.api.stream import DataStream
 from sluice.engine.static_tables import TableSource
 from sluice.model.epoch.times import ENDED
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.record.epoch import EpochRecord
 
 Marks = dict[str, int]

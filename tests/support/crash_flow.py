@@ -10,7 +10,7 @@ from engine_harness import DirectQuery
 from oracle import multiset
 from specs import SECOND, TIME, handle, join, stream
 
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 
 A, B = stream("a"), stream("b")
 SPEC = join([A, B], 16 * SECOND)

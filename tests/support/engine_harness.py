@@ -25,7 +25,8 @@ from sluice.model.epoch.results import Results
 from sluice.model.identity import BATCHES
 from sluice.model.plan.assignment import Assignment
 from sluice.model.plan.plan import OperatorSpec, Plan
-from sluice.model.plan.relation import Applied, Relation, plan_of
+from sluice.model.plan.planning import plan_of
+from sluice.model.plan.relation import Applied, Relation
 from sluice.model.plan.stream import Stream
 from sluice.policies import Policy, policy
 from sluice.policies.planning.freezing import Freezing

@@ -20,7 +20,7 @@ from wandering import Wanderer
 
 from sluice.api.stream import DataStream
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 

@@ -26,7 +26,7 @@ from oracle import batch_join
 from specs import SECOND, TIME, handle, join, stream
 
 from sluice.model.errors import CheckpointError
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.state.files import storage
 from sluice.testing.local_query import EpochRows
 

@@ -14,7 +14,7 @@ from specs import SECOND, TIME, handle, stream
 
 from sluice.kernels.probe import Run
 from sluice.model.epoch.segments import SegmentRef
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.model.routing.directory import Directory
 from sluice.operators import operator
 from sluice.operators.protocol import Operator

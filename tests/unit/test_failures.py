@@ -15,7 +15,8 @@ from sluice.cli.flow_file import last_words
 from sluice.expressions import compile_condition, compile_expression
 from sluice.model.errors import EvaluationError, StorageError
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.relation import Applied, Relation, plan_of
+from sluice.model.plan.planning import plan_of
+from sluice.model.plan.relation import Applied, Relation
 from sluice.model.plan.stream import Filter, Project, Stream
 from sluice.spark.failures import in_words, sentence_of
 

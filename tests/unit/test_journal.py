@@ -16,7 +16,8 @@ from sluice.control.journal import FORMAT, KEPT, Journal, wrap
 from sluice.model.codec import encode
 from sluice.model.errors import CheckpointError, FlowError, SluiceError
 from sluice.model.identity import BATCHES, FILES, CheckpointIdentity
-from sluice.model.plan.relation import Applied, Relation, plan_of
+from sluice.model.plan.planning import plan_of
+from sluice.model.plan.relation import Applied, Relation
 from sluice.model.plan.stream import Stream
 from sluice.state.files.storage import Storage, watch
 

@@ -16,7 +16,8 @@ from sluice.kernels.probe import Run
 from sluice.model.errors import FlowError
 from sluice.model.plan.join import JoinSpec
 from sluice.model.plan.join_kind import JoinKind
-from sluice.model.plan.relation import Applied, plan_of
+from sluice.model.plan.planning import plan_of
+from sluice.model.plan.relation import Applied
 from sluice.state.segment import run_of
 
 A, B = handle(stream("a")), handle(stream("b"))

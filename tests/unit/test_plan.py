@@ -10,8 +10,9 @@ import pytest
 from specs import TIME, handle
 
 from sluice.api.stream import DataStream
+from sluice.model.plan.assignment import Assignment
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.model.plan.stream import Stream
 
 COLUMNS = pa.schema([("k", pa.int64()), ("j", pa.int64()), ("ts", TIME), ("v", pa.int64())])
@@ -216,9 +217,14 @@ def test_a_state_whose_readers_are_all_gone_is_shared_with_nobody() -> None:
 
 def test_structures_are_the_same_in_every_process() -> None:
     """They are part of checkpoints."""
-    plan = plan_of([windows(pairs(steps="v > 3"), "a_k").relation])
-    assert [node.structure for node in plan.nodes] == ["9dd6326ad2679e9e7ea8bafb", "2886c2e62890f93b500d65e2"]
-    assert plan.state_key(plan.nodes[0].inputs[1]) == (0, "7f783c0a2faf83fe8db37a5f")
+    relation = windows(pairs(steps="v > 3"), "a_k").relation
+    plan = plan_of([relation])
+    assert [node.structure for node in plan.nodes] == ["51114be7806d5d409a4b658a", "53614878bd19d16b9538ceb0"]
+    assert plan.state_key(plan.nodes[0].inputs[1]) == (0, "3cdefe7522a8c51a7dc39dea")
+    with_all_columns = plan_of([relation], ["bars"], Assignment(columns={"bars": None}))
+    structures = [node.structure for node in with_all_columns.nodes]
+    assert structures == ["9dd6326ad2679e9e7ea8bafb", "2886c2e62890f93b500d65e2"]
+    assert with_all_columns.state_key(with_all_columns.nodes[0].inputs[1]) == (0, "7f783c0a2faf83fe8db37a5f")
 
 
 def test_a_plan_that_is_sent_again_is_the_one_that_is_there():

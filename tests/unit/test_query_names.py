@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from sluice.api.request import WriterChoices, read_request
 from sluice.model.errors import FlowError
+from sluice.model.plan.planning import plan_of
 from sluice.model.plan.query_names import directory_of, name_queries
-from sluice.model.plan.relation import plan_of
 from sluice.spark.sinks import SinkKind
 from tests.support.specs import handle, stream
 

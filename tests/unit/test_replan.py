@@ -19,7 +19,7 @@ from sluice.model.epoch.times import Frozen, Lagging, Queues
 from sluice.model.ids import Fragment
 from sluice.model.plan.layout import PlanLayout
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.unit_ranges import numbers, to_ranges
 from sluice.record.epoch import EpochRecord

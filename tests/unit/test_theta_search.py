@@ -17,7 +17,7 @@ from sluice.model.epoch.segments import SegmentRef
 from sluice.model.errors import FlowError
 from sluice.model.ids import InputNumber
 from sluice.model.plan.inequalities import orderings_of
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.operators import condition_search
 from sluice.operators.window_join import WindowJoin
 from sluice.state.segment import decode, encode, sort_run

@@ -12,8 +12,8 @@ from sluice.api.settling import check_that_rows_settle
 from sluice.engine.flow_plan import FlowPlan, FlowQuery
 from sluice.model.errors import FlowError
 from sluice.model.plan.plan import Plan
+from sluice.model.plan.planning import plan_of
 from sluice.model.plan.query_names import name_queries
-from sluice.model.plan.relation import plan_of
 from sluice.spark.running import RunningQuery
 from sluice.spark.sink_choice import SinkChoice
 from sluice.spark.sinks import SinkKind

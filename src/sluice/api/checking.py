@@ -16,7 +16,7 @@ from sluice.engine.settings import QuerySettings
 from sluice.model.errors import FlowError
 from sluice.model.identity import BATCHES, FILES
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.model.plan.stream import Stream
 from sluice.record.epoch import EpochRecord
 from sluice.spark.checked_query import CheckedQuery

@@ -31,7 +31,8 @@ from sluice.api.texts import listed
 from sluice.api.union import unite, unite_by_name
 from sluice.api.writer import DataStreamWriter
 from sluice.model.errors import FlowError
-from sluice.model.plan.relation import Relation, plan_of
+from sluice.model.plan.planning import plan_of
+from sluice.model.plan.relation import Relation
 from sluice.model.plan.stream import Filter
 from sluice.spark.sources import quote_column
 from sluice.spark.types import spark_schema

@@ -15,8 +15,9 @@ from sluice.model.ids import InputNumber
 from sluice.model.plan.assignment import Assignment
 from sluice.model.plan.layout import PlanLayout
 from sluice.model.plan.plan import Plan
+from sluice.model.plan.planning import plan_of
 from sluice.model.plan.recorded_plan import RecordedOperator, RecordedPlan, RecordedQuery, RecordedState
-from sluice.model.plan.relation import Relation, plan_of
+from sluice.model.plan.relation import Relation
 from sluice.model.plan.stream import Stream
 
 
@@ -73,6 +74,7 @@ class FlowPlan:
                 shown=sink.shown,
                 origins=tuple(feed.origin for feed in output.inflow),
                 late=tuple(feed.origin for feed in output.inflow if feed.late),
+                columns=None if output.columns is None else dict(output.columns),
             )
             for number, (output, sink) in enumerate(zip(plan.outputs, self.sinks, strict=True))
         ]

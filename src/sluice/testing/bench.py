@@ -21,7 +21,7 @@ from sluice.engine.flow_plan import FlowPlan
 from sluice.model.clock import Clock
 from sluice.model.errors import FlowError
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.relation import plan_of
+from sluice.model.plan.planning import plan_of
 from sluice.record.epoch import EpochRecord
 from sluice.record.progress import EpochProgress
 from sluice.spark.sinks import ParquetSink

@@ -19,6 +19,9 @@ Label = NewType("Label", int)
 Digest = NewType("Digest", str)
 """A short name for a structure: the same in every process."""
 
+ColumnsKept = Mapping[Digest, tuple[str, ...]]
+"""The columns that a query keeps of rows, by what tells these from others."""
+
 
 class StateKey(NamedTuple):
     """What a state is known by in every plan: the label of its fragment, and what it holds."""
@@ -35,6 +38,8 @@ class Assignment:
     An operator that is not in it joins no fragment that is `closed` to others, and shares no state of which rows are
     gone that it can need: `begun` says how far units have come, as the newest event times of all sources. It is empty
     as long as nothing was taken in.
+
+    `columns` are those that each query keeps; None where a checkpoint does not say: all.
     """
 
     labels: Mapping[Digest, Label] = field(default_factory=dict)
@@ -42,6 +47,7 @@ class Assignment:
     next_label: Label = Label(0)
     closed: frozenset[Label] = frozenset()
     begun: tuple[Times, ...] = ()
+    columns: Mapping[str, ColumnsKept | None] = field(default_factory=dict)
 
 
 def digest(structure: object) -> Digest:

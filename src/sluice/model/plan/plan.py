@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from sluice.model.epoch.times import Times
 from sluice.model.ids import Fragment, InputNumber, Level
-from sluice.model.plan.assignment import Assignment, Digest, Label, StateKey, digest
+from sluice.model.plan.assignment import Assignment, ColumnsKept, Digest, Label, StateKey, digest
 from sluice.model.plan.data_flow import DataFlow
 from sluice.model.plan.join import JoinSpec
 from sluice.model.plan.steps import StaticTable, Step, TableJoin
@@ -133,11 +133,13 @@ class StateInput:
 
 @dataclass(frozen=True)
 class Output:
-    """What a sink gets: the results of one of the flow's queries, by its name."""
+    """What a sink gets: the results of one of the flow's queries, by its name, and the `columns` that the query keeps,
+    None for all."""
 
     inflow: Inflow
     schema: pa.Schema
     name: str = ""
+    columns: ColumnsKept | None = None
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,8 @@ class Plan:
     def assignment(self) -> Assignment:
         """Where its operators are: for the next plan, which has them in the same fragments."""
         labels = {node.structure: self.labels[node.fragment] for node in self.nodes}
-        return Assignment(labels, frozenset(self.states), self.next_label)
+        columns = {output.name: output.columns for output in self.outputs}
+        return Assignment(labels, frozenset(self.states), self.next_label, columns=columns)
 
     @property
     def levels(self) -> int:
