@@ -115,10 +115,16 @@ def _pair(
     step: TableJoin, renamed: pa.RecordBatch, places: np.ndarray, table: OpenTable, partners: np.ndarray
 ) -> pa.RecordBatch:
     """Rows beside their partners; -1 stands for none."""
-    beside = table.rows.take(pa.array(partners, mask=partners < 0))
-    own, other = renamed.take(pa.array(places)), step.rename_partners(beside)
+    shown = table.rows.select(list(dict.fromkeys(before for _, before in step.table_columns)))
+    other = step.rename_partners(shown.take(pa.array(partners, mask=partners < 0)))
+    own = renamed if _is_whole(places, renamed.num_rows) else renamed.take(pa.array(places))
     schema = pa.schema([*own.schema, *other.schema])
     return pa.RecordBatch.from_arrays([*own.columns, *other.columns], schema=schema)
+
+
+def _is_whole(places: np.ndarray, rows: int) -> bool:
+    """Whether these are the places of so many rows, each once and in order."""
+    return len(places) == rows and bool((places == np.arange(rows)).all())
 
 
 def _cast(rows: pa.RecordBatch, keys: tuple[str, ...], types: tuple[pa.DataType, ...]) -> list[pa.Array]:
