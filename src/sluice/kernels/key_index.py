@@ -42,7 +42,6 @@ class KeyIndex:
         """What may be partners of rows with these keys."""
         return Candidates(self, keys)
 
-
     def ranges(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Where the rows begin that have these hashes, and how many they are. The first bits of a hash lead to within a
         few places of it; a binary search would miss the processor's cache once for nearly every bit."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -114,9 +115,7 @@ class FileOptions:
         >>> FileOptions.of("csv", {"multiLine": "true"}).why_spark
         ("the option multiLine='true'",)
         """
-        if format not in FORMATS:
-            raise FlowError(f"no file format {format!r}; the formats are: {', '.join(FORMATS)}")
-        return cls._read(*_separate(format, options))
+        return _read_options(format, tuple((name, str(value)) for name, value in options.items()))
 
     @classmethod
     def defaults(cls) -> FileOptions:
@@ -169,6 +168,14 @@ class FileOptions:
         return replace(self, why_spark=(*self.why_spark, *odd)) if format in SPARK_ONLY else self
 
 
+@lru_cache(maxsize=64)
+def _read_options(format: str, options: tuple[tuple[str, str], ...]) -> FileOptions:
+    """Every file asks for those of its stream."""
+    if format not in FORMATS:
+        raise FlowError(f"no file format {format!r}; the formats are: {', '.join(FORMATS)}")
+    return FileOptions._read(*_separate(format, dict(options)))
+
+
 def options_for_spark(format: str, options: Mapping[str, str]) -> dict[str, str]:
     """The options with which Spark reads the same rows: where our defaults are stricter than Spark's, ours are said."""
     stricter = {"csv": {"header": "true", "enforceSchema": "false", "mode": "FAILFAST"}, "json": {"mode": "FAILFAST"}}
@@ -187,7 +194,7 @@ def _separate(format: str, options: Mapping[str, str]) -> tuple[dict[str, str], 
     why_spark = []
     for name, value in options.items():
         if name.lower() in spellings:
-            own_options[spellings[name.lower()]] = str(value)
+            own_options[spellings[name.lower()]] = value
         elif name.lower() not in for_spark:
             names = [*spellings.values(), *for_spark.values()]
             near = suggest_name(name, names)
