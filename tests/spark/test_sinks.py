@@ -11,14 +11,16 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from arrivals import arrive, fingerprint, ticks, workspaces
 from oracle import batch_join, connect_duckdb, multiset
 
 from sluice import CheckpointError, Flow
 from sluice.cli.main import main
-from sluice.engine.part_writer import PartWriter
+from sluice.engine.part_writer import PartWriter, Staging
 from sluice.model.epoch.results import Part, Results
 from sluice.spark import sinks
 from sluice.state.files.storage import watch
@@ -28,6 +30,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
 A = [ticks([1, 2, 3], [0, 1, 2]), ticks([1, 1, 4], [3, 4, 5]), ticks([2, 4], [6, 6])]
 B = [ticks([1, 2], [0.5, 1.5]), ticks([1, 3, 3], [3, 4, 5]), ticks([2, 2], [6, 7])]
 SPEED = {"sites": 2, "partitions": 8}
+INTEGERS = pa.int8(), pa.int16(), pa.int32(), pa.int64()
 
 
 def inputs(root: Path, epochs: int, first: int = 0) -> Path:
@@ -148,6 +151,44 @@ class TestParquet:
         page = capsys.readouterr().out
         for words in ("Flow       'pairs'", "1 committed", "8 units at 2 sites", "Last epochs"):
             assert words in page
+
+    @pytest.mark.parametrize("distinct", [3, 5000])
+    @pytest.mark.parametrize("nested", [False, True])
+    def test_spark_reads_every_type_as_it_was_however_often_values_repeat(
+        self, spark: Any, tmp_path: Path, distinct: int, nested: bool
+    ) -> None:
+        rng = np.random.default_rng(distinct)
+        places, missing = rng.integers(0, distinct, 9000), rng.random(9000) < 0.1
+
+        def column(kind: pa.DataType, low: int, high: int) -> pa.Array:
+            values = np.append(rng.integers(low, high, distinct - 2, dtype=np.int64), [low, high])
+            return pa.array(values[places], mask=missing).cast(kind)
+
+        whole = {f"int{bits}": (kind, 2 ** (bits - 1)) for bits, kind in zip((8, 16, 32, 64), INTEGERS, strict=True)}
+        columns = {name: column(kind, -most, most - 1) for name, (kind, most) in whole.items()}
+        columns |= {
+            "day": column(pa.int32(), -10_000, 40_000).cast(pa.date32()),
+            "ts": column(pa.timestamp("us", "UTC"), -(10**15), 10**16),
+            "local": column(pa.timestamp("us"), -(10**15), 10**16),
+            "price": column(pa.decimal128(19, 0), -(10**17), 10**17),
+            "ratio": column(pa.float64(), -(2**50), 2**50),
+            "text": column(pa.string(), 0, 10**12),
+            "flag": column(pa.int64(), 0, 1).cast(pa.bool_()),
+        }
+        if nested:
+            columns["list"] = pa.FixedSizeListArray.from_arrays(columns["int64"], 1).cast(pa.list_(pa.int64()))
+        rows = pa.table(columns)
+        writer = PartWriter(Staging(str(tmp_path), ".", "snappy", ()), "part-0.parquet", rows.schema)
+        for batch in rows.to_batches(max_chunksize=4000):
+            writer.add(batch)
+        writer.close()
+        (file,) = tmp_path.glob("*.parquet")
+        assert spark.read.parquet(str(file)).toArrow().cast(rows.schema).equals(rows)
+        with connect_duckdb() as db:
+            assert db.read_parquet(str(file)).to_arrow_table().cast(rows.schema).equals(rows)
+        encodings = {c.path_in_schema: c.encodings for c in map(pq.read_metadata(file).row_group(0).column, range(11))}
+        delta = {name for name, used in encodings.items() if "DELTA_BINARY_PACKED" in used}
+        assert delta == (set() if nested or distinct == 3 else {"int32", "int64", "int16", "day", "ts", "local"})
 
 
 class TestMemory:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow import types
 
 from sluice.model.codec import RunningChecksum
 from sluice.model.epoch.results import Part
@@ -21,6 +22,8 @@ ROWS_AT_ONCE = 1 << 18
 DICTIONARY_BYTES = 128 << 10
 """Up to which size a column's distinct values in so many rows are worth a dictionary. The default of 1 MB has keys and
 measurements looked up row by row for nothing."""
+_LOOKED_AT = 4096
+"""Rows that tell how a column is encoded."""
 OPEN_FILES = 32
 """How many partitions of a site have a file open between two batches of rows; others get a new file with the next."""
 
@@ -73,33 +76,37 @@ class PartWriter:
             if directory in self._files:
                 self._files[directory].write(rows)
             elif len(self._files) < OPEN_FILES:
-                self._files[directory] = self._open(directory, self._stack)
+                self._files[directory] = self._open(directory, rows, self._stack)
                 self._files[directory].write(rows)
             else:
                 with ExitStack() as stack:
-                    file = self._open(directory, stack)
+                    file = self._open(directory, rows, stack)
                     file.write(rows)
                     self._parts.append(file.close())
         self._waiting, self._waiting_rows = {}, 0
 
-    def _open(self, directory: str, stack: ExitStack) -> _PartFile:
-        """A new file of a partition."""
+    def _open(self, directory: str, rows: pa.Table, stack: ExitStack) -> _PartFile:
+        """A new file of a partition, which begins with these rows."""
         name = self.name
         if self.staging.partition_by:
             name = f"{name.removesuffix('.parquet')}-{len(self._files) + len(self._parts)}.parquet"
-        return _PartFile(self.staging, name, self._file_schema, directory, stack)
+        return _PartFile(self.staging, name, rows, directory, stack)
 
 
 class _PartFile:
-    """A file that nobody sees yet."""
+    """A file that nobody sees yet. `begin` is what it begins with."""
 
-    def __init__(self, staging: Staging, name: str, schema: pa.Schema, directory: str, stack: ExitStack) -> None:
+    def __init__(self, staging: Staging, name: str, begin: pa.Table, directory: str, stack: ExitStack) -> None:
         self._name, self._directory = name, directory
         self._rows = 0
         out = stack.enter_context(Storage(str(staging.uri)).open_writer(f"{staging.directory}/{name}"))
         self._file = _Summed(out)
         self._writer = pq.ParquetWriter(
-            self._file, schema, compression=staging.compression, dictionary_pagesize_limit=DICTIONARY_BYTES
+            self._file,
+            begin.schema,
+            compression=staging.compression,
+            dictionary_pagesize_limit=DICTIONARY_BYTES,
+            **_encodings(begin),
         )
 
     def write(self, rows: pa.Table) -> None:
@@ -109,6 +116,32 @@ class _PartFile:
     def close(self) -> Part:
         self._writer.close()
         return Part(self._name, self._rows, self._file.size, self._file.sum.intdigest(), directory=self._directory)
+
+
+def _encodings(begin: pa.Table) -> dict[str, Any]:
+    """How columns are encoded that begin like this: as differences whole numbers that seldom repeat, which takes half
+    the time and two thirds of the bytes; through a dictionary what repeats."""
+    if any(types.is_nested(field.type) for field in begin.schema):
+        return {}  # Parquet has columns of its own for their parts
+    seldom = [field for field in begin.schema if not _repeats(begin[field.name])]
+    return {
+        "use_dictionary": [name for name in begin.schema.names if name not in {field.name for field in seldom}],
+        "column_encoding": {field.name: "DELTA_BINARY_PACKED" for field in seldom if _is_whole_number(field.type)},
+    }
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    """Whether values seem to repeat often enough for a dictionary."""
+    values = column.slice(0, _LOOKED_AT)
+    try:
+        return 2 * int(pc.count_distinct(values, mode="all").as_py()) <= len(values)
+    except pa.ArrowNotImplementedError:  # of what is a dictionary already, or null throughout
+        return True
+
+
+def _is_whole_number(kind: pa.DataType) -> bool:
+    """Whether a file has 4 or 8 bytes of a number for a value."""
+    return bool(types.is_integer(kind) or types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind))
 
 
 def split_by_partition(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
