@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from specs import TIME
 
-from sluice import Flow
+from sluice import Flow, testing
 from sluice.api.stream import DataStream
 from sluice.model.plan.assignment import Assignment
 from sluice.model.plan.deduplication import Deduplication
@@ -111,10 +111,49 @@ class TestQueriesThatComeLater:
         assert kept(alone) == ["k ts v", "k ts w"] and alone.states == both.states
 
     def test_keep_all_where_the_checkpoint_does_not_say(self) -> None:
-        before = Assignment(columns={"first": None})
+        before = Assignment(kept={"first": None})
         plan = plan_of([pairs().select(name).relation for name in ("a_v", "b_v")], ["first", "second"], before)
-        assert kept(plan) == [ALL, ALL] and [output.columns for output in plan.outputs] == [None, None]
+        assert kept(plan) == [ALL, ALL] and [output.kept for output in plan.outputs] == [None, None]
 
-    def test_that_ask_for_more_under_the_same_name_are_other_queries(self) -> None:
+    def test_keep_what_those_did_that_they_replace(self) -> None:
+        assert planned(pairs().select("b_v"), after=self.FIRST, names="second").states == self.FIRST.states
         plan = planned(pairs().select("a_v", "a_w"), after=self.FIRST, names="first")
-        assert kept(plan) == ["k ts v w", "k ts"] and not set(plan.states) & set(self.FIRST.states)
+        assert kept(plan) == ["k ts v w", "k ts v"] and not set(plan.states) & set(self.FIRST.states)
+
+
+def test_many_ways_to_an_operator_are_one() -> None:
+    """Two at each level: there are 2^40."""
+    rows = A.select("k", "ts", "v")
+    for _ in range(40):
+        x, y = (rows.filter(f"v > {number}").alias(f"x{number}") for number in range(2))
+        rows = x.join(y, on="k", within=NEAR).select("x0_k AS k", "x0_ts AS ts", "x0_v AS v", "x1_v AS u")
+    assert kept(planned(rows))[:2] == ["k ts v", "k ts"]
+
+
+def test_columns_that_are_left_out_are_no_expressions() -> None:
+    """With expressions a checkpoint belongs to a time zone."""
+    bars = pairs().groupBy("a_k").window("5 seconds")
+    assert not planned(bars.agg(n=("b_v", "sum"))).has_expressions
+    assert planned(
+        pairs().select("a_v").alias("p").groupBy("a_v").window("5 seconds").agg(n=("*", "count"))
+    ).has_expressions
+
+
+S = "k long, ts timestamp, v long"
+SIDE = FLOW.table("side", pa.table({"k": pa.array([1]), "p": pa.array([2])}))
+X, Y = (FLOW.readStream(name, S, eventTime="ts") for name in "xy")
+BOTH = X.join(Y, on="k", within=NEAR)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        BOTH.select("x_v"),
+        BOTH.union(BOTH.filter("x_v > 100")).select("x_v"),
+        *(BOTH.alias("p").join(SIDE, on={"p": "x_k", "side": "k"}, how=how) for how in ("left", "semi", "inner")),
+        BOTH.alias("p").join(SIDE, on={"p": "x_v", "side": "k"}, how="anti"),
+    ],
+)
+def test_rows_stay_of_which_no_column_is_needed(rows: DataStream) -> None:
+    given = {"k": 1, "ts": "2026-01-01 09:30:01", "v": 5}
+    assert testing.run(rows.select("1 AS one"), {"x": [given], "y": [given]}).rows() == [{"one": 1}]

@@ -221,7 +221,7 @@ def test_structures_are_the_same_in_every_process() -> None:
     plan = plan_of([relation])
     assert [node.structure for node in plan.nodes] == ["51114be7806d5d409a4b658a", "53614878bd19d16b9538ceb0"]
     assert plan.state_key(plan.nodes[0].inputs[1]) == (0, "3cdefe7522a8c51a7dc39dea")
-    with_all_columns = plan_of([relation], ["bars"], Assignment(columns={"bars": None}))
+    with_all_columns = plan_of([relation], ["bars"], Assignment(kept={"bars": None}))
     structures = [node.structure for node in with_all_columns.nodes]
     assert structures == ["9dd6326ad2679e9e7ea8bafb", "2886c2e62890f93b500d65e2"]
     assert with_all_columns.state_key(with_all_columns.nodes[0].inputs[1]) == (0, "7f783c0a2faf83fe8db37a5f")

@@ -74,7 +74,7 @@ class FlowPlan:
                 shown=sink.shown,
                 origins=tuple(feed.origin for feed in output.inflow),
                 late=tuple(feed.origin for feed in output.inflow if feed.late),
-                columns=None if output.columns is None else dict(output.columns),
+                kept=None if output.kept is None else dict(output.kept),
             )
             for number, (output, sink) in enumerate(zip(plan.outputs, self.sinks, strict=True))
         ]

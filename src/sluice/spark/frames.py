@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+from py4j.java_gateway import JavaClass  # type: ignore[import-untyped]
 from pyspark import RDD, SparkContext
 from pyspark.serializers import FramedSerializer, pack_long, write_int
 from pyspark.util import _load_from_socket
@@ -23,6 +24,10 @@ COLUMN = "frame binary"
 MAX_BATCH_BYTES = 1 << 30
 """Bytes of keys and frames in one Arrow batch, whose offsets have 32 bits."""
 _NUMBER = struct.Struct("<q")
+_CLASSES = (
+    *(f"org.apache.spark.api.python.{n}" for n in ("PairwiseRDD", "PythonRDD", "PythonUtils", "SimplePythonFunction")),
+    "java.util.ArrayList",
+)
 Frame = tuple[bytes | pa.Buffer, ...]
 """The pieces of what is one value for Spark."""
 
@@ -91,6 +96,7 @@ def run_tasks(
     context: SparkContext, frames: Any, work: Callable[[int, Iterable[bytes]], Iterable[Frame]], name: str
 ) -> Any:
     """The frames that tasks make of the partitions of a Java RDD of frames."""
+    _name_classes(context)
     tasks: Any = RDD(frames, context, FRAMES).mapPartitionsWithIndex(work)
     tasks._jrdd_deserializer = FRAMES
     return tasks._jrdd.setName(name)
@@ -98,14 +104,12 @@ def run_tasks(
 
 def as_pairs(context: SparkContext, frames: Any) -> Any:
     """A Java RDD of keys and frames in turn as one of pairs."""
-    jvm: Any = context._jvm
-    return jvm.PairwiseRDD(frames.rdd()).asJavaPairRDD()
+    return _name_classes(context).PairwiseRDD(frames.rdd()).asJavaPairRDD()
 
 
 def parallelize(context: SparkContext, frames: Iterable[bytes], tasks: int) -> Any:
     """Frames of the driver as a Java RDD."""
-    jvm: Any = context._jvm
-    listed = jvm.java.util.ArrayList()
+    listed = _name_classes(context).ArrayList()
     for frame in frames:
         listed.add(bytearray(frame))
     return context._jsc.parallelize(listed, tasks)
@@ -113,6 +117,16 @@ def parallelize(context: SparkContext, frames: Iterable[bytes], tasks: int) -> A
 
 def collect(context: SparkContext, frames: Any) -> list[bytes]:
     """Run the job: the frames of a Java RDD."""
-    jvm: Any = context._jvm
-    with _load_from_socket(jvm.PythonRDD.collectAndServe(frames.rdd()), FRAMES) as stream:
+    served = _name_classes(context).PythonRDD.collectAndServe(frames.rdd())
+    with _load_from_socket(served, FRAMES) as stream:
         return list(stream)
+
+
+def _name_classes(context: SparkContext) -> Any:
+    """What Python sees of the JVM, with the classes that every job needs. For names that it does not have, PySpark asks
+    the JVM each time, which tries one package after the other: a millisecond and more."""
+    view: Any = context._jvm
+    client = context._gateway._gateway_client  # type: ignore[union-attr]
+    for name in _CLASSES:
+        view.__dict__.setdefault(name.rpartition(".")[2], JavaClass(name, client))
+    return view

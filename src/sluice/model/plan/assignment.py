@@ -39,7 +39,7 @@ class Assignment:
     gone that it can need: `begun` says how far units have come, as the newest event times of all sources. It is empty
     as long as nothing was taken in.
 
-    `columns` are those that each query keeps; None where a checkpoint does not say: all.
+    `kept` are the columns that each query keeps; None where a checkpoint does not say: all.
     """
 
     labels: Mapping[Digest, Label] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Assignment:
     next_label: Label = Label(0)
     closed: frozenset[Label] = frozenset()
     begun: tuple[Times, ...] = ()
-    columns: Mapping[str, ColumnsKept | None] = field(default_factory=dict)
+    kept: Mapping[str, ColumnsKept | None] = field(default_factory=dict)
 
 
 def digest(structure: object) -> Digest:

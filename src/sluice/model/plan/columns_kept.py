@@ -12,7 +12,7 @@ by; the others are left out before, as if it had a `select` there.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ from sluice.model.plan.join import JoinSpec
 from sluice.model.plan.plan import OperatorSpec
 from sluice.model.plan.relation import Applied, Relation, Union
 from sluice.model.plan.steps import StaticTable, Step, TableJoin, columns_before
-from sluice.model.plan.stream import Project, Stream, plain_column
+from sluice.model.plan.stream import TIME_COLUMN, PlainColumn, Project, Stream, plain_column
 from sluice.model.plan.table_lookup import PASSING, TableLookup
 from sluice.model.plan.top_rows import TopRows
 
@@ -41,8 +41,12 @@ def choose_columns(
         if kept is not None and _Choice(name_rows, [kept]).of([relation]) == kept:
             chosen[name] = kept
     new = [relation for name, relation in outputs.items() if name not in chosen]
-    together = _Choice(name_rows, list(chosen.values())).of(new)
-    return {name: chosen.get(name) or _Choice(name_rows, [together]).of([outputs[name]]) for name in outputs}
+    others = [*chosen.values(), *(kept for kept in settled.values() if kept is not None)]
+    together = _Choice(name_rows, others).of(new)
+    return {
+        name: chosen[name] if name in chosen else _Choice(name_rows, [together]).of([relation])
+        for name, relation in outputs.items()
+    }
 
 
 def narrow(relation: Relation, kept: ColumnsKept | None, name_rows: NameRows) -> Relation:
@@ -60,11 +64,14 @@ class _Choice:
     def __init__(self, name_rows: NameRows, others: Sequence[ColumnsKept]) -> None:
         self._name_rows, self._others = name_rows, others
         self._columns: dict[Digest, frozenset[str]] = {}
+        self._results: dict[Applied, set[str]] = {}
+        """What operators were asked for in this pass: many ways may lead to one."""
 
     def of(self, relations: Sequence[Relation]) -> ColumnsKept:
         """What queries keep that write these relations."""
-        while True:  # to keep a column of results more, an operator may need more columns of rows that had their turn
+        while True:  # what is kept more of an operator's results, may be more than it was asked for before
             before = dict(self._columns)
+            self._results.clear()
             for relation in relations:
                 self._add(relation, _shown(relation))
             if self._columns == before:
@@ -77,8 +84,12 @@ class _Choice:
             for each in origin.relations:
                 self._add(each, before)
         elif isinstance(origin, Applied):
+            asked_for = self._results.get(origin)
+            if asked_for is not None and before <= asked_for:
+                return
+            self._results[origin] = before if asked_for is None else before | asked_for
             for feed, columns in zip(origin.feeds, _columns_needed(origin.spec, before), strict=True):
-                if _keeps_rows(origin.spec) and not isinstance(feed.origin, StaticTable):
+                if _keeps_rows_of(origin.spec, feed):
                     columns = self._choose(self._name_rows(feed), columns)
                 self._add(feed, columns)
 
@@ -105,20 +116,20 @@ class _Narrowing:
                 origin = Union(tuple(self.relation(each, before) for each in relations))
             case Applied():
                 if relation.origin not in self._narrowed:
-                    self._narrowed[relation.origin] = self._operator(relation.origin, before)
+                    self._narrowed[relation.origin] = self._operator(relation.origin)
                 origin = self._narrowed[relation.origin]
             case _:
                 return relation
         return replace(relation, origin=origin, steps=steps)
 
-    def _operator(self, applied: Applied, needed: Collection[str]) -> Applied:
+    def _operator(self, applied: Applied) -> Applied:
         spec, feeds, streams = applied.spec, [], []
-        for feed, stream, columns in zip(applied.feeds, spec.streams, _columns_needed(spec, needed), strict=True):
-            can_narrow = _keeps_rows(spec) and not isinstance(feed.origin, StaticTable)
-            if can_narrow:
+        for feed, stream, columns in zip(applied.feeds, spec.streams, _columns_needed(spec, ()), strict=True):
+            keeps_rows = _keeps_rows_of(spec, feed)
+            if keeps_rows:
                 columns = frozenset(self._kept[self._name_rows(feed)])
             feed = self.relation(feed, columns)
-            if can_narrow and len(columns) < len(stream.schema):
+            if keeps_rows and not columns.issuperset(stream.schema.names):
                 stream = replace(stream, schema=pa.schema([field for field in stream.schema if field.name in columns]))
                 plain = tuple((field.name, PlainColumn(field.name, field.type)) for field in stream.shown)
                 feed = replace(feed, steps=(*feed.steps, Project(plain)))
@@ -127,9 +138,9 @@ class _Narrowing:
         return Applied(_with_streams(spec, streams), tuple(feeds))
 
 
-def _keeps_rows(spec: OperatorSpec) -> bool:
-    """Whether an operator keeps rows as they are, with whatever columns these have."""
-    return isinstance(spec, JoinSpec | TopRows | TableLookup)
+def _keeps_rows_of(spec: OperatorSpec, feed: Relation) -> bool:
+    """Whether an operator keeps rows that it takes in as they are, with whatever columns these have."""
+    return isinstance(spec, JoinSpec | TopRows | TableLookup) and not isinstance(feed.origin, StaticTable)
 
 
 def _columns_needed(spec: OperatorSpec, results: Collection[str]) -> list[frozenset[str]]:
@@ -180,36 +191,16 @@ def _narrow_steps(steps: Sequence[Step], needed: Iterable[str]) -> tuple[Step, .
         match step:
             case Project():
                 made = tuple((n, e) for n, e in step.columns if n in behind or plain_column(e) is None)
+                if not made and TIME_COLUMN not in behind:
+                    continue  # a batch without columns has no rows
                 step = replace(step, columns=made)
             case TableJoin():
                 behind |= set(() if step.where is None else step.where.columns)
                 columns, table_columns = (
                     tuple((n, was) for n, was in names if n in behind) for names in (step.columns, step.table_columns)
                 )
-                step = replace(step, columns=columns, table_columns=table_columns)
+                a_key = tuple((n, was) for n, was in step.columns if was in step.keys)[:1]
+                step = replace(step, columns=columns or a_key, table_columns=table_columns)
         narrowed.append(step)
         needed = columns_before((step,), needed)
     return tuple(reversed(narrowed))
-
-
-@dataclass(frozen=True)
-class PlainColumn:
-    """A column as it is, as an expression."""
-
-    name: str
-    type: pa.DataType
-
-    @property
-    def text(self) -> str:
-        return f"`{self.name}`"
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.name,)
-
-    @property
-    def meaning(self) -> str:
-        return self.text
-
-    def evaluate(self, rows: pa.RecordBatch) -> pa.Array:
-        return rows.column(self.name)

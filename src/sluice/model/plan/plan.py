@@ -133,13 +133,13 @@ class StateInput:
 
 @dataclass(frozen=True)
 class Output:
-    """What a sink gets: the results of one of the flow's queries, by its name, and the `columns` that the query keeps,
+    """What a sink gets: the results of one of the flow's queries, by its name, and which columns the query has `kept`,
     None for all."""
 
     inflow: Inflow
     schema: pa.Schema
     name: str = ""
-    columns: ColumnsKept | None = None
+    kept: ColumnsKept | None = None
 
 
 @dataclass(frozen=True)
@@ -208,8 +208,8 @@ class Plan:
     def assignment(self) -> Assignment:
         """Where its operators are: for the next plan, which has them in the same fragments."""
         labels = {node.structure: self.labels[node.fragment] for node in self.nodes}
-        columns = {output.name: output.columns for output in self.outputs}
-        return Assignment(labels, frozenset(self.states), self.next_label, columns=columns)
+        kept = {output.name: output.kept for output in self.outputs}
+        return Assignment(labels, frozenset(self.states), self.next_label, kept=kept)
 
     @property
     def levels(self) -> int:
@@ -308,7 +308,8 @@ class Plan:
     @property
     def has_expressions(self) -> bool:
         conditions = (node.spec.where for node in self.nodes if isinstance(node.spec, JoinSpec | TableLookup))
-        return any(feed.steps for feed in self._feeds) or any(conditions)
+        steps = (step for feed in self._feeds for step in feed.steps)
+        return not all(isinstance(step, Project) and step.leaves_out for step in steps) or any(conditions)
 
     @property
     def _feeds(self) -> list[Feed]:

@@ -34,7 +34,7 @@ def plan_of(
     assigned = assigned or Assignment()
     names = names or name_queries([None] * len(outputs))
     as_written = _Origins(sources)
-    kept = choose_columns(dict(zip(names, outputs, strict=True)), assigned.columns, as_written.name_rows)
+    kept = choose_columns(dict(zip(names, outputs, strict=True)), assigned.kept, as_written.name_rows)
     origins = _Origins(sources)
     shown = [
         origins.inflow_of(narrow(relation, kept[name], as_written.name_rows))

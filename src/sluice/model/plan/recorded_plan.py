@@ -19,8 +19,8 @@ _FIRST_LABEL = Label(0)
 class RecordedQuery:
     """One of a flow's queries: its name, a digest of what it computes and words for it, the kind of its sink, and where
     that shows results, if they stay. `origins` is where its rows come from: the sources are numbered first, then the
-    operators. `late` are those of the sources of which it has the late rows. `columns` are those that it keeps; plans
-    that do not say keep all."""
+    operators. `late` are those of the sources of which it has the late rows. `kept` are the columns that it keeps;
+    plans that do not say keep all."""
 
     name: str
     structure: Digest
@@ -29,7 +29,7 @@ class RecordedQuery:
     shown: str | None = None
     origins: tuple[int, ...] = ()
     late: tuple[int, ...] = ()
-    columns: dict[Digest, tuple[str, ...]] | None = None
+    kept: dict[Digest, tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class RecordedPlan:
     def assignment(self) -> Assignment:
         """Where its operators are: for the next plan, which has them in the same fragments."""
         labels = {one.structure: self.layout.fragments[one.fragment].label for one in self.operators}
-        columns = {query.name: query.columns for query in self.queries}
-        return Assignment(labels, frozenset(self.layout.states), self.nextLabel, columns=columns)
+        kept = {query.name: query.kept for query in self.queries}
+        return Assignment(labels, frozenset(self.layout.states), self.nextLabel, kept=kept)
 
     def operators_of(self, query: int) -> tuple[int, ...]:
         """The operators that lead to a query, by their places, each before those above it."""

@@ -164,6 +164,11 @@ class Project:
         """Whether it only leaves out and renames columns."""
         return all(plain_column(expression) is not None for _, expression in self.columns)
 
+    @property
+    def leaves_out(self) -> bool:
+        """Whether it leaves out what is not needed behind it, and does nothing that a user asked for."""
+        return self.time is None and all(isinstance(expression, PlainColumn) for _, expression in self.columns)
+
     def describe(self) -> str:
         made = [
             f"{expression.text} as {name}" for name, expression in self.columns if expression.text.strip("`") != name
@@ -191,6 +196,29 @@ def _compute(name: str, expression: Expression, rows: pa.RecordBatch) -> pa.Arra
         return expression.evaluate(rows)
     except EvaluationError as error:
         raise EvaluationError(f"column {name!r}: {error}") from error
+
+
+@dataclass(frozen=True)
+class PlainColumn:
+    """A column as it is, as an expression."""
+
+    name: str
+    type: pa.DataType
+
+    @property
+    def text(self) -> str:
+        return f"`{self.name}`"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    @property
+    def meaning(self) -> str:
+        return self.text
+
+    def evaluate(self, rows: pa.RecordBatch) -> pa.Array:
+        return rows.column(self.name)
 
 
 def plain_column(expression: Expression) -> str | None:
