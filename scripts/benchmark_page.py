@@ -29,6 +29,9 @@ NEXMARK_FIGURES = FIGURES.with_name("nexmark.json")
 BENCHMARKS_PAGE = ROOT / "docs" / "research" / "benchmarks.md"
 NEXMARK_PAGE = BENCHMARKS_PAGE.with_name("nexmark.md")
 NOT_MEASURED = "Not measured yet."
+BEHIND_S = 10
+"""Who takes longer than that for its results once rows have ceased to arrive has fallen behind them: its latency is
+that of a queue, and grows with the run."""
 NAMES = {
     "sluice": "Sluice, `readFiles`",
     "sluice-stream": "Sluice, `readStream`",
@@ -108,7 +111,7 @@ def _latency_in_short(document: Document) -> Iterator[str]:
     if runs:
         each = (
             f"{NAMES[run['contender']].removesuffix(', `readFiles`')} {run['figures']['p50']:.2f} s and "
-            f"{run['figures']['p99']:.2f} s"
+            f"{run['figures']['p99']:.2f} s{' (falls behind)' if run['figures']['drained_seconds'] > BEHIND_S else ''}"
             for run in runs
         )
         yield f"From a row to its result, median and 99th percentile, 20,000 rows a second: {'; '.join(each)}."
