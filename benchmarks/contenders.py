@@ -145,7 +145,7 @@ def command(contender: str, w: Workload, home: Path, count: bool) -> list[str]:
         case "spark":
             return [sys.executable, "-m", "benchmarks.spark_peer", str(home), variant]
         case "flink":
-            extra = ["--runs", "3" if w.name == "uniform" else "2", *(["--count"] if count else [])]
+            extra = ["--runs", "2" if w.name == "uniform" else "1", *(["--count"] if count else [])]
             return [
                 str(peer_python("flink")),
                 "-m",

@@ -19,7 +19,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from benchmarks.measure import MEMORY, batches, report, streamed
+from benchmarks.measure import MEMORY, Batch, batches, report, run_warm, streamed
 from benchmarks.session import scratch, session
 from benchmarks.spark_queries import query
 from benchmarks.workloads import Workload
@@ -63,23 +63,31 @@ def main() -> None:
     conf = PROVIDERS[args.provider] | dict(c.split("=", 1) for c in args.conf)
     if w.operation in ("sliding", "joined-groups"):
         conf[NO_DATA] = "true"
+    # transformWithStateInPandas cannot fill the state in bearable time: all but its first micro-batch count.
+    fill_rows = 0 if args.provider == "pandas" else w.fill_rows
     begin = time.monotonic()
-    with session("local[2]", conf) as spark, scratch(args.home) as work:
+    ended, found = [], []
+    with session("local[2]", conf) as spark:
         results = watched(w, query(spark, w, args.home))
-        writer = results.writeStream.format("noop").trigger(availableNow=True)
-        running = writer.option("checkpointLocation", str(work / "checkpoint")).start()
-        running.awaitTermination()
-        seconds = time.monotonic() - begin
-        progress = [json.loads(p.json) for p in running.recentProgress]
-        run = batches(progress, {p["batchId"]: p["sink"].get("numOutputRows", 0) for p in progress})
-        # transformWithStateInPandas cannot fill the state in bearable time: all but its first micro-batch count.
-        figures = streamed(run, 0 if args.provider == "pandas" else w.fill_rows, seconds)
-        settings = [f"{key.removeprefix('spark.sql.')}={value.rsplit('.', 1)[-1]}" for key, value in conf.items()]
-        report(
-            settings=f"local[2], {MEMORY} heap, noop sink, {w.files_per_trigger} files a stream per trigger, "
-            + ", ".join(settings),
-            **(figures if w.is_join else figures | observed(progress)),
-        )
+
+        def run_all() -> list[Batch]:
+            with scratch(args.home) as work:
+                writer = results.writeStream.format("noop").trigger(availableNow=True)
+                running = writer.option("checkpointLocation", str(work / "checkpoint")).start()
+                running.awaitTermination()
+            ended.append(time.monotonic() - begin)
+            progress = [json.loads(p.json) for p in running.recentProgress]
+            found.append({} if w.is_join else observed(progress))
+            return batches(progress, {p["batchId"]: p["sink"].get("numOutputRows", 0) for p in progress})
+
+        figures = streamed(run_warm(run_all, fill_rows), fill_rows)
+    settings = [f"{key.removeprefix('spark.sql.')}={value.rsplit('.', 1)[-1]}" for key, value in conf.items()]
+    report(
+        settings=f"local[2], {MEMORY} heap, noop sink, {w.files_per_trigger} files a stream per trigger, "
+        + ", ".join(settings),
+        startup_rate=figures["rows_in"] / ended[0],
+        **(figures | found[-1]),
+    )
 
 
 if __name__ == "__main__":

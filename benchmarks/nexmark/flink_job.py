@@ -13,11 +13,12 @@ import json
 import shutil
 import tempfile
 import time
+from itertools import count
 from pathlib import Path
 from statistics import median
 
 from benchmarks.flink_peer import BACKENDS, BUFFERS, SETTINGS, timed
-from benchmarks.measure import MEMORY, report
+from benchmarks.measure import MEMORY, report, time_warm
 from benchmarks.nexmark.flink_queries import QUERIES, TABLES
 
 from pyflink.table import EnvironmentSettings, TableEnvironment  # type: ignore[import-not-found]  # isort: skip
@@ -29,7 +30,7 @@ def main() -> None:
     parser.add_argument("query", choices=list(QUERIES))
     parser.add_argument("backend", choices=list(BACKENDS))
     parser.add_argument("--rows", type=int, required=True, help="how many rows the query reads")
-    parser.add_argument("--runs", type=int, default=2)
+    parser.add_argument("--runs", type=int, default=1, help="that count")
     args = parser.parse_args()
     settings = SETTINGS | BACKENDS[args.backend] | (BUFFERS if args.backend == "heap" else {})
     checkpoints = tempfile.mkdtemp(prefix="run-", dir=args.home.resolve())
@@ -41,18 +42,21 @@ def main() -> None:
         for stream, columns in TABLES.items():
             place = f"'connector'='filesystem', 'path'='{args.home.resolve() / stream}', 'format'='csv'"
             env.execute_sql(f"CREATE TABLE {stream} ({columns}) WITH ({place})")
-        seconds = []
-        for number in range(args.runs):
-            sink = f"CREATE TABLE results{number} WITH ('connector'='blackhole') AS {QUERIES[args.query]}"
-            seconds.append(timed(env, sink))
-            if number == 0:
-                startup = time.monotonic() - begin
+        numbers = count()
+
+        def run() -> float:
+            sink = f"CREATE TABLE results{next(numbers)} WITH ('connector'='blackhole') AS {QUERIES[args.query]}"
+            return timed(env, sink)
+
+        first = run()
+        startup = time.monotonic() - begin
+        seconds = time_warm(run, args.runs, worked=first)
     finally:
         shutil.rmtree(checkpoints, ignore_errors=True)
     report(
         settings=f"{MEMORY} JVM, reads CSV, blackhole sink, {json.dumps(settings)}",
         rows_in=args.rows,
-        warm_rate=args.rows / median(seconds[1:] or seconds),
+        warm_rate=args.rows / median(seconds),
         startup_rate=args.rows / startup,
         runs=[round(s, 2) for s in seconds],
     )
