@@ -29,7 +29,10 @@ def run_of(hash_list: list[int], times: list[int]) -> Run:
 def test_pairs_are_exactly_those_of_a_nested_loop(data, hash_list, span, at_once):
     times = data.draw(st.lists(st.integers(-span, span), min_size=len(hash_list), max_size=len(hash_list)))
     run = run_of(hash_list, times)
-    probe_hashes = sorted(data.draw(st.lists(st.sampled_from([*hash_list, 7]), max_size=20)))
+    # many of few hashes, too
+    probe_hashes = data.draw(st.lists(st.sampled_from([*hash_list, 7, 2**32 - 1]), max_size=60))
+    if data.draw(st.booleans()):  # as they should come
+        probe_hashes.sort()
     low = data.draw(st.lists(st.integers(-span, span), min_size=len(probe_hashes), max_size=len(probe_hashes)))
     wide = data.draw(st.integers(-1, 2 * span))
     found = []

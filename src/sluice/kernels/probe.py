@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from sluice.kernels.order import TimeScale, hash_part, upper_half
+from sluice.kernels.order import TimeScale, changes, hash_part, upper_half
 from sluice.kernels.value_order import ValueOrder
 from sluice.model.plan.inequalities import Ordering
 from sluice.model.routing.directory import HASH_SPACE
 
 PAIRS_AT_ONCE = 1 << 20
+SMALL_RUN = 4
+"""The hashes of a run that has so many times fewer rows than there are probes are looked up among the probes first."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,33 @@ def candidate_ranges(
     """The probes for which a run has rows with an equal hash and a time that may be inside their range, where those
     rows begin, and how many they are; None if there are none."""
     if len(run) == 0 or len(hashes) == 0:
+        return None
+    meeting = _meeting(run, hashes) if SMALL_RUN * len(run) <= len(hashes) else None
+    if meeting is not None:
+        ranges = _ranges(run, hashes[meeting], low[meeting], high[meeting])
+        return None if ranges is None else (meeting[ranges[0]], *ranges[1:])
+    return _ranges(run, hashes, low, high)
+
+
+def _meeting(run: Run, hashes: np.ndarray) -> np.ndarray | None:
+    """The probes that have a hash of the run's; None if they are not sorted by hash."""
+    if np.any(hashes[1:] < hashes[:-1]):
+        return None
+    own = run.hashes
+    own = own[changes(own)]
+    first, end = (np.searchsorted(hashes, own, side=side) for side in ("left", "right"))
+    met = end > first
+    steps = np.zeros(len(hashes) + 1, dtype=np.int8)
+    steps[first[met]] += 1
+    steps[end[met]] -= 1
+    return np.flatnonzero(np.cumsum(steps[:-1], dtype=np.int8))
+
+
+def _ranges(
+    run: Run, hashes: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """What `candidate_ranges` finds, by looking up each probe."""
+    if len(hashes) == 0:
         return None
     probes: np.ndarray | None = None
     reaching = (high >= run.earliest) & (low <= run.latest)
