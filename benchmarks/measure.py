@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
@@ -15,7 +16,8 @@ from typing import Any
 # What every JVM may take; all contenders get the same.
 MEMORY = "8g" if os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") > 14 << 30 else "4g"
 FIRST_BATCHES = 1  # never counted: it loads code and opens the state
-WARM_UP_SECONDS = 20.0
+WARM_UP = "SLUICE_BENCH_WARM_UP"
+WARM_UP_SECONDS = float(os.environ.get(WARM_UP, "20"))
 """For how long a contender on a JVM has worked before anything counts: until then the JVM compiles its own code on the
 cores that are measured. Who has taken in all rows sooner takes them in again from the beginning."""
 
@@ -50,15 +52,15 @@ def warm(run: list[Batch], fill_rows: int) -> list[int]:
 
 def run_warm(run_all: Callable[[], list[Batch]], fill_rows: int) -> list[Batch]:
     """The first run over all rows whose batches that count begin warm."""
-    worked = 0.0
+    begin = time.monotonic()
     while True:
+        begun = time.monotonic()
         run = run_all()
         counted = warm(run, fill_rows)
         if not counted:
             raise SystemExit(f"all {len(run)} micro-batches went into filling the state ({fill_rows:,} rows)")
-        if worked + sum(batch.seconds for batch in run[: counted[0]]) >= WARM_UP_SECONDS:
+        if begun - begin + sum(batch.seconds for batch in run[: counted[0]]) >= WARM_UP_SECONDS:
             return run
-        worked += sum(batch.seconds for batch in run)
 
 
 def time_warm(run: Callable[[], float], times: int, worked: float) -> list[float]:

@@ -13,6 +13,7 @@ Ends with an error when a contender failed or found other results than DuckDB.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from benchmarks.bars import verdicts
 from benchmarks.contenders import EXTRA_PEERS, PEERS, Result
 from benchmarks.latency import bench as latency
 from benchmarks.many import bench as many
+from benchmarks.measure import WARM_UP
 from benchmarks.nexmark import bench as nexmark
 from benchmarks.nexmark.queries import BY_NAME
 from benchmarks.workloads import WORKLOADS, Workload, quick
@@ -46,7 +48,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     names = (*WORKLOADS, *APART)
     peers = (*PEERS, *EXTRA_PEERS)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the rows and of the state")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the rows, of the state and of the warm-up")
     parser.add_argument("--only", type=lambda t: chosen(t, names), default=list(names), metavar=",".join(names))
     parser.add_argument("--peers", type=lambda t: chosen(t, peers), metavar=",".join(peers))
     queries = tuple(BY_NAME)
@@ -102,6 +104,8 @@ def right_results(home: Path, until: int) -> tuple[int, int | None] | None:
 
 def main() -> int:
     args = arguments()
+    if args.quick:
+        os.environ.setdefault(WARM_UP, "2")  # for all contenders, which inherit it
     head: dict[str, Any] = {"versions": report.versions(), "machine": report.machine()}
     for title, values in head.items():
         report.facts(title, values)
