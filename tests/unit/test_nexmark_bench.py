@@ -17,6 +17,7 @@ from benchmarks.nexmark.flink_queries import SIDE_ROWS as SIDE_ROWS_IN_FLINK
 from benchmarks.nexmark.generator import SIDE_ROWS, STREAMS, Events
 from benchmarks.nexmark.queries import BY_NAME, QUERIES, NexmarkQuery
 from benchmarks.nexmark.rows import first, load, prepare, prepare_csv
+from benchmarks.nexmark.spark_job import count_once
 from scripts import benchmark_page
 
 EVENTS = Events(count=500, files=2)
@@ -66,8 +67,15 @@ def test_what_flink_has_no_text_for_is_not_started(tmp_path: Path, monkeypatch: 
 def test_triggers_have_as_many_rows_whichever_streams_are_read() -> None:
     scale = bench.Scale(Events(count=6_000_000, files=48), trigger_rows=920_000)
     assert [scale.files_per_trigger(BY_NAME[name]) for name in ("q0", "q3", "q9")] == [8, 16, 8]
-    assert [scale.files_given(name, BY_NAME["q9"]) for name in ("sluice", "spark-heap", "flink")] == [48, 16, 16]
-    assert scale.files_given("spark-heap", BY_NAME["q3"]) == 32
+    assert [scale.files_given(name, BY_NAME["q9"]) for name in ("sluice", "spark-heap", "flink")] == [48, 48, 16]
+    assert scale.files_given("flink", BY_NAME["q3"]) == 32
+
+
+def test_rows_that_spark_reads_twice_count_once() -> None:
+    bids = {"description": "FileStreamSource[file:/bid]", "numInputRows": 8}
+    auctions = {"description": "FileStreamSource[file:/auction]", "numInputRows": 3}
+    progress = count_once({"batchId": 4, "sources": [bids, auctions, bids], "numInputRows": 19})
+    assert (progress["batchId"], progress["numInputRows"]) == (4, 11)
 
 
 def test_a_peer_reads_the_first_files(tmp_path: Path) -> None:
