@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -22,8 +23,10 @@ from sluice.engine.blobs import REFERENCE, Blob, SentBlob
 from sluice.engine.host_delivery import BlobReference, HostDelivery
 from sluice.engine.split import FileFormat
 from sluice.model.codec import decode
+from sluice.model.errors import QueryError
 from sluice.model.plan.planning import plan_of
 from sluice.sources.input_files import InputFile
+from sluice.spark.epoch_job import EpochJob
 from sluice.spark.exchange import Sites
 
 pytestmark = pytest.mark.spark
@@ -86,17 +89,39 @@ class Watched:
         self.shuffled = sum(int(stage.shuffleWriteBytes()) for stage in run)
 
 
-def test_an_epoch_is_one_job_and_its_rows_do_not_cross_the_shuffle(spark, tmp_path):
+def test_map_tasks_run_once_and_their_rows_do_not_cross_the_shuffle(spark, tmp_path):
     query = OnSpark(spark, SPEC, tmp_path)
     query.run(rows(0))
     with Watched(spark, str(tmp_path)) as job:
         query.run(rows(1))
-    assert len(job.jobs) == 1
+    assert len(job.jobs) == 2  # the map tasks, and the rest, which finds what they gave
     assert job.stages == [("epoch 1: split", 1), ("epoch 1: sites", 2)]  # two small files are for one task
     sent = query.query.epochs.record.stats.traffic.total
     assert sent > 2 * ROWS * 20 and job.shuffled < 20_000
     query.assert_exact()
     assert not list(tmp_path.glob("*/sluice-*/exchange/*"))
+    query.close()
+
+
+def test_map_tasks_end_with_a_job_that_cannot_be_made(spark, tmp_path, monkeypatch):
+    query, begun = OnSpark(spark, SPEC, tmp_path), []
+    query.run(rows(0))
+    with monkeypatch.context() as broken:
+
+        def fail(*_):
+            begun.extend(spark.sparkContext.statusTracker().getActiveJobsIds())
+            raise QueryError("no job")
+
+        broken.setattr(EpochJob, "_at_sites", fail)
+        with pytest.raises(QueryError, match="no job"):
+            query.run(rows(1))
+    deadline = time.monotonic() + 30
+    while spark.sparkContext.statusTracker().getActiveJobsIds() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not spark.sparkContext.statusTracker().getActiveJobsIds()
+    query.tables.pop()  # what was not taken in
+    query.run(rows(1))
+    query.assert_exact()
     query.close()
 
 
@@ -155,7 +180,7 @@ def test_an_epoch_that_has_lost_blobs_is_run_again_without_references(spark, tmp
             query.run(rows(1))
     finally:
         cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
-    assert len(jobs.jobs) == 2 and jobs.shuffled > 2 * ROWS * 10
+    assert len(jobs.jobs) == 4 and jobs.shuffled > 2 * ROWS * 10
     assert "epoch 1 is run again, all blobs through Spark" in caplog.text and "is missing or damaged" in caplog.text
     monkeypatch.setattr(query.sites, "_deliver", deliver)
     query.run(rows(2))

@@ -1,14 +1,15 @@
-"""One epoch as one Spark job: split in the map tasks, blobs through Spark's shuffle, each site on its own executor.
+"""One epoch on Spark: split in the map tasks, blobs through Spark's shuffle, each site on its own executor.
 
-It is a job over RDDs of the JVM, of the same shape every time, so that nothing has to be planned: a stage of map tasks
-that are given their files, and a stage for each level of operators. Only rows of Spark come out of a DataFrame.
+It runs over RDDs of the JVM, of the same shape every time, so that nothing has to be planned: a stage of map tasks that
+are given their files, and a stage for each level of operators. The map tasks are a job of their own, so that the other
+stages are made while they run. Only rows of Spark come out of a DataFrame.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -72,25 +73,47 @@ class EpochJob:
     def run(self, epoch_input: EpochInput, table_files: Sequence[InputFile] = ()) -> list[SiteReport]:
         """The reports of all sites, of each level; `BlobsLost` if a site could not read what it was sent. With the
         input the files of tables are read that become state."""
-        if not table_files and self._is_small(epoch_input):
-            return self._run_in_one_stage(epoch_input)
-        with _local_property(self.context, _BATCH_BYTES, _NO_LIMIT):
+        with _restored(self.context, _CALL_SITE, _BATCH_BYTES):
+            if not table_files and self._is_small(epoch_input):
+                return self._run_in_one_stage(epoch_input)
             return self._run_in_stages(epoch_input, table_files)
 
     def _run_in_stages(self, epoch_input: EpochInput, table_files: Sequence[InputFile]) -> list[SiteReport]:
         sent = [pairs for pairs in (self._split(epoch_input), self._load(table_files)) if pairs is not None]
-        blobs = sent[0].union(sent[1]) if len(sent) > 1 else next(iter(sent), None)
-        levels = self.plan.levels
-        for level in range(levels):
-            last = level == levels - 1
-            name = f"epoch {self.number}: sites" + (f", level {level}" if levels > 1 else "")
-            with _named(self.context, name):
-                work = SiteWork(self.site, self.delivery, Level(level), last)
-                frames = run_tasks(self.context, self.anchors.pin(blobs), work, name)
-                if last:
-                    return read_reports(collect(self.context, frames))
-                blobs = as_pairs(self.context, frames)
-        raise AssertionError("a plan has a level at least")
+        with self._map_tasks_begun(sent) as blobs:
+            levels = self.plan.levels
+            for level in range(levels - 1):
+                blobs = as_pairs(self.context, self._at_sites(blobs, level, f"sites, level {level}"))
+            name = f"sites, level {levels - 1}" if levels > 1 else "sites"
+            return read_reports(collect(self.context, self._at_sites(blobs, levels - 1, name)))
+
+    @contextmanager
+    def _map_tasks_begun(self, sent: Sequence[Any]) -> Iterator[Any | None]:
+        """What map tasks send, by site, None where there are none. They begin at once: so they run while the rest of
+        the job is being made, which finds its first stage under way, or done."""
+        if not sent:
+            yield None
+            return
+        blobs = (sent[0].union(sent[1]) if len(sent) > 1 else sent[0]).partitionBy(self.anchors.partitioner)
+        begun = self.context._jsc.sc().submitMapStage(blobs.rdd().dependencies().head())
+        try:
+            yield blobs
+        except BaseException:
+            with suppress(Exception):  # it has ended, or Spark has been stopped
+                begun.cancel()
+            raise
+
+    def _at_sites(self, blobs: Any | None, level: int, stage: str) -> Any:
+        """What the sites' tasks of a level give."""
+        name = self._name(stage)
+        work = SiteWork(self.site, self.delivery, Level(level), is_last=level == self.plan.levels - 1)
+        return run_tasks(self.context, self.anchors.pin(blobs), work, name)
+
+    def _name(self, stage: str) -> str:
+        """Under which name Spark's page shows what is made and run from now on."""
+        name = f"epoch {self.number}: {stage}"
+        self.context.setLocalProperty(_CALL_SITE, name)
+        return name
 
     def _is_small(self, epoch_input: EpochInput) -> TypeGuard[Sequence[InputFile]]:
         """Whether the files are so few and small that each site reads them all, and needs no map tasks."""
@@ -101,32 +124,26 @@ class EpochJob:
         return len(tasks) == 1 and (sites == 1 or sites * sum(file.size for file in epoch_input) < 2 * MAP_TASK_BYTES)
 
     def _run_in_one_stage(self, files: Sequence[InputFile]) -> list[SiteReport]:
-        name = f"epoch {self.number}: split and sites"
-        with _named(self.context, name):
-            in_order = tuple(sorted(files, key=lambda file: file.source))
-            work = SmallEpoch(self.split, self.site, self.delivery, in_order)
-            return read_reports(collect(self.context, run_tasks(self.context, self.anchors.pin(None), work, name)))
+        name = self._name("split and sites")
+        in_order = tuple(sorted(files, key=lambda file: file.source))
+        work = SmallEpoch(self.split, self.site, self.delivery, in_order)
+        return read_reports(collect(self.context, run_tasks(self.context, self.anchors.pin(None), work, name)))
 
     def _split(self, epoch_input: EpochInput) -> Any | None:
         """The pairs that map tasks send; None where there is nothing to split."""
-        name = f"epoch {self.number}: split"
-        with _named(self.context, name):
-            if isinstance(epoch_input, DataFrame):
-                return as_pairs(self.context, self._split_rows(epoch_input))
-            if not epoch_input:
-                return None
-            return self._read(epoch_input, FileSplit(self.split, self.delivery), name)
+        if isinstance(epoch_input, DataFrame):
+            self._name("split")
+            self.context.setLocalProperty(_BATCH_BYTES, _NO_LIMIT)
+            return as_pairs(self.context, self._split_rows(epoch_input))
+        return self._read(epoch_input, FileSplit(self.split, self.delivery), "split") if epoch_input else None
 
     def _load(self, table_files: Sequence[InputFile]) -> Any | None:
         """The pairs that map tasks send of tables; None where none is read."""
-        if not table_files:
-            return None
-        name = f"epoch {self.number}: tables"
-        with _named(self.context, name):
-            return self._read(table_files, TableSplit(self.split, self.delivery), name)
+        return self._read(table_files, TableSplit(self.split, self.delivery), "tables") if table_files else None
 
-    def _read(self, files: Sequence[InputFile], work: FileSplit | TableSplit, name: str) -> Any:
+    def _read(self, files: Sequence[InputFile], work: FileSplit | TableSplit, stage: str) -> Any:
         """The pairs that map tasks send which are given these files."""
+        name = self._name(stage)
         lists = divide_by_bytes(files, self.context.defaultParallelism)
         frames = parallelize(self.context, map(pickle.dumps, lists), len(lists))
         return as_pairs(self.context, run_tasks(self.context, frames, work, name))
@@ -183,16 +200,12 @@ def _has_fixed_width(kind: DataType) -> bool:
 
 
 @contextmanager
-def _local_property(context: SparkContext, key: str, value: str) -> Iterator[None]:
-    """What jobs that are run here are told."""
-    before = context.getLocalProperty(key)
-    context.setLocalProperty(key, value)
+def _restored(context: SparkContext, *keys: str) -> Iterator[None]:
+    """Jobs that are run here may be told other things by these local properties; those after it are told what they were
+    before."""
+    before = {key: context.getLocalProperty(key) for key in keys}
     try:
         yield
     finally:
-        context.setLocalProperty(key, before)  # type: ignore[arg-type]
-
-
-def _named(context: SparkContext, name: str) -> AbstractContextManager[None]:
-    """Under which name Spark's page shows what is made and run here."""
-    return _local_property(context, _CALL_SITE, name)
+        for key, value in before.items():
+            context.setLocalProperty(key, value)  # type: ignore[arg-type]
