@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +25,7 @@ from sluice.api.request import choose_sink
 from sluice.cli.verification import verify
 from sluice.engine import part_writer
 from sluice.engine.part_writer import PartWriter, Staging, split_by_partition
+from sluice.model.errors import StorageError
 from sluice.model.partitions import name_partition, read_partition
 from sluice.model.plan.planning import plan_of
 from sluice.spark.sinks import ParquetSink
@@ -105,6 +108,32 @@ def test_a_driver_that_dies_anywhere_shows_each_row_once(tmp_path, operation):
         query.run([rows(batch)], number=batch)
     wanted = multiset(pa.concat_tables([rows(epoch) for epoch in range(query.next)]))
     assert read(tmp_path / "out") == wanted
+
+
+def test_files_of_results_that_fail_are_left_alone(tmp_path, monkeypatch):
+    """Parquet does not go on with them when it collects garbage."""
+    unraisable: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    (tmp_path / "waiting").mkdir()
+    writer = PartWriter(Staging(str(tmp_path), "waiting", "snappy", ("day",)), "part-0.parquet", SCHEMA)
+    writer.add(rows(0).combine_chunks().to_batches()[0])
+    with monkeypatch.context() as full:
+        opened = part_writer.Storage.open_writer
+        calls: list[str] = []
+
+        def fail_later(self: Any, name: str) -> Any:
+            calls.append(name)
+            if len(calls) > 2:
+                raise OSError("No space left on device")
+            return opened(self, name)
+
+        full.setattr(part_writer.Storage, "open_writer", fail_later)
+        with pytest.raises(StorageError, match="No space left"):
+            writer.close()
+    assert len(calls) == 3
+    del writer
+    gc.collect()
+    assert not unraisable
 
 
 def test_many_partitions_need_few_open_files(tmp_path, monkeypatch):

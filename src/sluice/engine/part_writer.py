@@ -108,6 +108,7 @@ class _PartFile:
             dictionary_pagesize_limit=DICTIONARY_BYTES,
             **_encodings(begin),
         )
+        stack.callback(self._abandon)
 
     def write(self, rows: pa.Table) -> None:
         self._writer.write_table(rows)
@@ -116,6 +117,10 @@ class _PartFile:
     def close(self) -> Part:
         self._writer.close()
         return Part(self._name, self._rows, self._file.size, self._file.sum.intdigest(), directory=self._directory)
+
+    def _abandon(self) -> None:
+        """Nothing more is written: else Parquet finishes a file that failed when it collects garbage."""
+        self._writer.is_open = False
 
 
 def _encodings(begin: pa.Table) -> dict[str, Any]:
