@@ -142,6 +142,18 @@ def test_rows_of_spark_are_split_by_one_task_a_core(spark, tmp_path):
     query.close()
 
 
+def test_a_batch_may_have_no_partitions(spark, tmp_path):
+    query = OnSpark(spark, SPEC, tmp_path)
+    query.query.epochs.reading = (("slot0", "slot1", "slot2"),) * 2
+    batch = spark.createDataFrame(spark.sparkContext.emptyRDD(), "stream INT, slot0 LONG, slot1 TIMESTAMP, slot2 LONG")
+    assert not batch.rdd.getNumPartitions()
+    query.query.epochs.run(0, query.sites.site_keys, query.sites.exchange(batch))
+    assert query.query.epochs.record.stats.rows_in == 0
+    query.tables = [rows(0, 0)]
+    query.assert_exact()
+    query.close()
+
+
 def test_a_chain_has_a_stage_for_each_level_and_an_epoch_over_nothing_no_map_tasks(spark, tmp_path):
     pairs = handle(A).join(handle(B), on="k", within="2 seconds")
     query = OnSpark(spark, plan_of([pairs.groupBy("b_v").last(2).agg(n=("*", "count")).relation]), tmp_path)

@@ -61,7 +61,9 @@ class PartWriter:
             self._waiting.setdefault(directory, []).append(rows.select(self._file_schema.names))
         self._waiting_rows += batch.num_rows
         if self._waiting_rows >= ROWS_AT_ONCE:
-            self._write()
+            with self._stack:
+                self._write()
+                self._stack = self._stack.pop_all()  # files stay open, unless one of them has failed
 
     def close(self) -> tuple[Part, ...]:
         """Finish the files; no results make none."""
@@ -119,7 +121,8 @@ class _PartFile:
         return Part(self._name, self._rows, self._file.size, self._file.sum.intdigest(), directory=self._directory)
 
     def _abandon(self) -> None:
-        """Nothing more is written: else Parquet finishes a file that failed when it collects garbage."""
+        """After a failure the file under the writer is closed: when Python collects garbage, the writer must not try to
+        finish it."""
         self._writer.is_open = False
 
 

@@ -1,8 +1,8 @@
 """One epoch on Spark: split in the map tasks, blobs through Spark's shuffle, each site on its own executor.
 
 It runs over RDDs of the JVM, of the same shape every time, so that nothing has to be planned: a stage of map tasks that
-are given their files, and a stage for each level of operators. The map tasks are a job of their own, so that the other
-stages are made while they run. Only rows of Spark come out of a DataFrame.
+are given their files, and a stage for each level of operators. Map tasks over files are a job of their own, so that
+the other stages are made while they run. Only rows of Spark come out of a DataFrame.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from sluice.spark.epoch_tasks import FileSplit, RowSplit, SiteWork, SmallEpoch, 
 from sluice.spark.frames import (
     COLUMN,
     as_pairs,
+    begin_map_tasks,
     collect,
     parallelize,
     read_frames,
@@ -80,7 +81,10 @@ class EpochJob:
 
     def _run_in_stages(self, epoch_input: EpochInput, table_files: Sequence[InputFile]) -> list[SiteReport]:
         sent = [pairs for pairs in (self._split(epoch_input), self._load(table_files)) if pairs is not None]
-        with self._map_tasks_begun(sent) as blobs:
+        if len(sent) > 1:
+            self._name("split, tables")
+        blobs = sent[0].union(sent[1]) if len(sent) > 1 else next(iter(sent), None)
+        with self._map_tasks_begun(blobs, may_begin=not isinstance(epoch_input, DataFrame)) as blobs:
             levels = self.plan.levels
             for level in range(levels - 1):
                 blobs = as_pairs(self.context, self._at_sites(blobs, level, f"sites, level {level}"))
@@ -88,14 +92,15 @@ class EpochJob:
             return read_reports(collect(self.context, self._at_sites(blobs, levels - 1, name)))
 
     @contextmanager
-    def _map_tasks_begun(self, sent: Sequence[Any]) -> Iterator[Any | None]:
-        """What map tasks send, by site, None where there are none. They begin at once: so they run while the rest of
-        the job is being made, which finds its first stage under way, or done."""
-        if not sent:
-            yield None
+    def _map_tasks_begun(self, blobs: Any | None, may_begin: bool) -> Iterator[Any | None]:
+        """What map tasks send, if there are any. Those over files begin at once: so they run while the rest of the job
+        is being made, which finds its first stage under way, or done. A DataFrame may have no partitions, or give other
+        rows when a lost one is made again: Spark knows what to do about both inside of one job only."""
+        if blobs is None or not may_begin:
+            yield blobs
             return
-        blobs = (sent[0].union(sent[1]) if len(sent) > 1 else sent[0]).partitionBy(self.anchors.partitioner)
-        begun = self.context._jsc.sc().submitMapStage(blobs.rdd().dependencies().head())
+        blobs = blobs.partitionBy(self.anchors.partitioner)
+        begun = begin_map_tasks(self.context, blobs)
         try:
             yield blobs
         except BaseException:

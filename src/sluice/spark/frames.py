@@ -142,6 +142,12 @@ def parallelize(context: SparkContext, frames: Iterable[bytes], tasks: int) -> A
     return context._jsc.parallelize(listed, tasks)
 
 
+def begin_map_tasks(context: SparkContext, shuffled: Any) -> Any:
+    """Have the tasks run that give a shuffle's pairs, as Spark's adaptive execution does. Jobs over these pairs
+    take what is there, or wait for it. Returns what can be cancelled."""
+    return context._jsc.sc().submitMapStage(shuffled.rdd().dependencies().head())
+
+
 def collect(context: SparkContext, frames: Any) -> list[bytes]:
     """Run the job: the frames of a Java RDD."""
     served = _name_classes(context).PythonRDD.collectAndServe(frames.rdd())
