@@ -110,13 +110,14 @@ def test_a_driver_that_dies_anywhere_shows_each_row_once(tmp_path, operation):
     assert read(tmp_path / "out") == wanted
 
 
-def test_files_of_results_that_fail_are_left_alone(tmp_path, monkeypatch):
-    """Parquet does not go on with them when it collects garbage."""
+@pytest.mark.parametrize("rows_at_once", [1, 1000], ids=["on the way", "at the end"])
+def test_files_of_results_that_fail_are_left_alone(tmp_path, monkeypatch, rows_at_once):
+    """Parquet does not go on with them when Python collects garbage."""
+    monkeypatch.setattr(part_writer, "ROWS_AT_ONCE", rows_at_once)
     unraisable: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
     (tmp_path / "waiting").mkdir()
     writer = PartWriter(Staging(str(tmp_path), "waiting", "snappy", ("day",)), "part-0.parquet", SCHEMA)
-    writer.add(rows(0).combine_chunks().to_batches()[0])
     with monkeypatch.context() as full:
         opened = part_writer.Storage.open_writer
         calls: list[str] = []
@@ -129,6 +130,7 @@ def test_files_of_results_that_fail_are_left_alone(tmp_path, monkeypatch):
 
         full.setattr(part_writer.Storage, "open_writer", fail_later)
         with pytest.raises(StorageError, match="No space left"):
+            writer.add(rows(0).combine_chunks().to_batches()[0])
             writer.close()
     assert len(calls) == 3
     del writer

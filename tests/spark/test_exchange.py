@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -26,8 +25,10 @@ from sluice.model.codec import decode
 from sluice.model.errors import QueryError
 from sluice.model.plan.planning import plan_of
 from sluice.sources.input_files import InputFile
+from sluice.spark import epoch_job
 from sluice.spark.epoch_job import EpochJob
 from sluice.spark.exchange import Sites
+from sluice.spark.frames import begin_map_tasks
 
 pytestmark = pytest.mark.spark
 A, B = stream("a"), stream("b")
@@ -103,22 +104,24 @@ def test_map_tasks_run_once_and_their_rows_do_not_cross_the_shuffle(spark, tmp_p
     query.close()
 
 
-def test_map_tasks_end_with_a_job_that_cannot_be_made(spark, tmp_path, monkeypatch):
+def test_map_tasks_are_cancelled_if_their_job_cannot_be_made(spark, tmp_path, monkeypatch):
     query, begun = OnSpark(spark, SPEC, tmp_path), []
     query.run(rows(0))
     with monkeypatch.context() as broken:
 
-        def fail(*_):
-            begun.extend(spark.sparkContext.statusTracker().getActiveJobsIds())
+        def begin(*args: Any) -> Any:
+            begun.append(begin_map_tasks(*args))
+            return begun[-1]
+
+        def fail(*_: Any) -> None:
             raise QueryError("no job")
 
+        broken.setattr(epoch_job, "begin_map_tasks", begin)
         broken.setattr(EpochJob, "_at_sites", fail)
         with pytest.raises(QueryError, match="no job"):
             query.run(rows(1))
-    deadline = time.monotonic() + 30
-    while spark.sparkContext.statusTracker().getActiveJobsIds() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not spark.sparkContext.statusTracker().getActiveJobsIds()
+    (map_tasks,) = begun
+    assert map_tasks.isCancelled()
     query.tables.pop()  # what was not taken in
     query.run(rows(1))
     query.assert_exact()
