@@ -20,6 +20,7 @@ from engine_harness import DirectQuery
 from sluice.cli.verification import verify
 from sluice.engine import file_log
 from sluice.engine.file_log import FileLog, NewFile, NewFiles
+from sluice.engine.split import SplitTask
 from sluice.model.epoch.taken_files import FileList, TakenFiles
 from sluice.model.errors import CheckpointError
 from sluice.model.identity import FILES
@@ -28,6 +29,7 @@ from sluice.sources.file_tracker import FileTracker
 from sluice.sources.listing_options import ListingOptions
 from sluice.state.files import storage
 from sluice.state.files.storage import Storage
+from sluice.verbs.move import Move
 
 BEFORE, AFTER = 3, 5
 """Files that are taken in before something happens, and in all."""
@@ -276,3 +278,34 @@ class counted:
 
     def __exit__(self, *failure: object) -> None:
         self.watching.__exit__(None, None, None)
+
+
+def test_how_the_next_epochs_rows_are_split_is_told_when_the_reports_of_one_are_in(tmp_path: Path) -> None:
+    """Unless that may change with the next epoch, or it is looked for leavings after this one."""
+    arrive(tmp_path / "query", range(AFTER))
+    loop, told, split, committed = Loop(tmp_path / "query"), [], [], []
+    epochs = loop.query.epochs
+
+    def run(files: NewFiles, rows: Any) -> None:
+        exchange = loop.query._exchange(rows, lambda: None)
+
+        def note(task: SplitTask, site: Any) -> Any:
+            split.append(task)
+            reports = exchange(task, site)
+            if len(split) == 4:
+                epochs.settings.controller.ask(Move(0, 0, "to see"))
+            return reports
+
+        def look_ahead(task: SplitTask) -> None:
+            committed.append(epochs.record.number)
+            told.append(task)
+
+        epochs.run_with_files(files, loop.query.site_keys, note, look_ahead=look_ahead)
+
+    loop.query.run = lambda rows, files: run(files, rows)
+    for _ in range(3):
+        loop.run_next()
+    assert committed == [0, 1], "epochs 1 and 2 tell it, before they are committed; after the first one all is tidied"
+    assert told[0] == split[2] and told[1].watermarks > split[2].watermarks
+    loop.run_next()
+    assert len(told) == 2, "a unit is to be moved"

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,23 @@ from oracle import batch_join, multiset
 from pyspark import cloudpickle
 from specs import SECOND, TIME, handle, join, stream
 
+from sluice.control.site_assignment import spread
 from sluice.engine.blobs import REFERENCE, Blob, SentBlob
+from sluice.engine.file_log import NewFile, NewFiles
 from sluice.engine.host_delivery import BlobReference, HostDelivery
 from sluice.engine.split import FileFormat
 from sluice.model.codec import decode
 from sluice.model.errors import QueryError
+from sluice.model.identity import FILES
+from sluice.model.ids import Unit
 from sluice.model.plan.planning import plan_of
 from sluice.sources.input_files import InputFile
-from sluice.spark import epoch_job
+from sluice.spark import map_tasks
+from sluice.spark.anchors import place
 from sluice.spark.epoch_job import EpochJob
 from sluice.spark.exchange import Sites
 from sluice.spark.frames import begin_map_tasks
+from sluice.verbs.move import Move
 
 pytestmark = pytest.mark.spark
 A, B = stream("a"), stream("b")
@@ -40,18 +47,32 @@ class OnSpark:
     """A query over files, whose exchange is Spark's."""
 
     def __init__(self, spark: Any, plan: Any, root: Path, sites: int = 2) -> None:
-        self.query, self.root, self.tables = DirectQuery(plan, root, sites=sites), root, []
+        self.query, self.root, self.tables = DirectQuery(plan, root, sites=sites, input=FILES), root, []
         self.query.epochs.reading = tuple(FileFormat("parquet") for _ in self.query.plan.sources)
+        self.files: list[tuple[Sequence[pa.Table], list[InputFile]]] = []
         self.sites = Sites(spark, sites, places=self.query.places)
 
-    def run(self, tables: Sequence[pa.Table]) -> None:
+    def run(self, tables: Sequence[pa.Table], ahead: Sequence[pa.Table] | None = None) -> None:
+        """An epoch; the rows `ahead` are those of the next one, as far as is known by now."""
+        files, next_files = self.write(tables), self.write(ahead) if ahead else []
+        self.tables.append(tables)
+        content = NewFiles(tuple(NewFile(file.source, file.path, 0) for file in files), (None,) * len(files))
+        look_ahead = partial(self.sites.read_ahead, files=next_files) if ahead else None
+        exchange = self.sites.exchange(files)
+        self.query.epochs.run_with_files(content, self.sites.site_keys, exchange, look_ahead=look_ahead)
+
+    def write(self, tables: Sequence[pa.Table]) -> list[InputFile]:
+        """The files of these very tables, written once."""
+        for known, files in self.files:
+            if known is tables:
+                return files
         files = []
         for source, table in enumerate(tables):
-            path = self.root / f"{source}-{len(self.tables)}.parquet"
+            path = self.root / f"{source}-{len(self.files)}.parquet"
             pq.write_table(table, path)
             files.append(InputFile(source, str(path), path.stat().st_size))
-        self.tables.append(tables)
-        self.query.epochs.run(self.query.next, self.sites.site_keys, self.sites.exchange(files))
+        self.files.append((tables, files))
+        return files
 
     def assert_exact(self) -> None:
         tables = [pa.concat_tables(tables) for tables in zip(*self.tables, strict=True)]
@@ -116,16 +137,95 @@ def test_map_tasks_are_cancelled_if_their_job_cannot_be_made(spark, tmp_path, mo
         def fail(*_: Any) -> None:
             raise QueryError("no job")
 
-        broken.setattr(epoch_job, "begin_map_tasks", begin)
+        broken.setattr(map_tasks, "begin_map_tasks", begin)
         broken.setattr(EpochJob, "_at_sites", fail)
         with pytest.raises(QueryError, match="no job"):
             query.run(rows(1))
-    (map_tasks,) = begun
-    assert map_tasks.isCancelled()
+    (future,) = begun
+    assert future.isCancelled()
     query.tables.pop()  # what was not taken in
     query.run(rows(1))
     query.assert_exact()
     query.close()
+
+
+def test_the_next_epochs_map_tasks_run_once_though_they_are_ahead_of_it(spark, tmp_path):
+    query = OnSpark(spark, SPEC, tmp_path)
+    query.run(rows(0))
+    with Watched(spark, str(tmp_path)) as job:
+        second, third = rows(2), rows(3)
+        query.run(rows(1), ahead=second)
+        query.run(second, ahead=third)
+        query.run(third)
+    assert job.stages == [
+        (f"epoch {n}: {what}", tasks) for n in (1, 2, 3) for what, tasks in (("split", 1), ("sites", 2))
+    ]
+    query.assert_exact()
+    assert not list(tmp_path.glob("*/sluice-*/exchange/*"))
+    query.close()
+
+
+def move(query: OnSpark) -> None:
+    holder = query.query.epochs.record.routing.holder(Unit(0))
+    query.query.epochs.settings.controller.ask(Move(0, 1 - holder, "to see"))
+    for _ in range(3):
+        if query.query.epochs.is_under_way:
+            query.query.epochs.catch_up(query.sites.site_keys, query.sites.exchange(None))
+
+
+def place_elsewhere(query: OnSpark) -> None:
+    """The same sites, as after an executor was lost and another one came."""
+    query.sites.anchors = place(query.sites.context, 2, query.sites.executors, spread, query.query.places)
+
+
+def idle(query: OnSpark) -> None:
+    query.query.epochs.run_idle_epoch(query.sites.site_keys, query.sites.exchange(None))
+
+
+@pytest.mark.parametrize("change", [move, place_elsewhere, idle])
+def test_what_was_read_ahead_is_dropped_if_the_next_epoch_is_another_one(spark, tmp_path, change, caplog):
+    query = OnSpark(spark, SPEC, tmp_path)
+    query.run(rows(0))
+    with caplog.at_level("INFO", "sluice"):
+        second = rows(2)
+        query.run(rows(1), ahead=second)
+        change(query)
+        query.run(second)
+        assert caplog.text.count("what was read ahead for epoch 2 is dropped") == 1
+        query.run(rows(3), ahead=rows(4))
+        query.run(rows(5))  # other files
+        assert "read ahead for epoch" in caplog.messages[-1]
+    query.run(rows(6))
+    query.assert_exact()
+    assert not list(tmp_path.glob("*/sluice-*/exchange/*"))
+    query.close()
+
+
+def test_what_cannot_be_read_ahead_fails_with_its_own_epoch(spark, tmp_path):
+    query = OnSpark(spark, SPEC, tmp_path)
+    query.run(rows(0))
+    second = rows(2)
+    damaged = Path(query.write(second)[0].path)
+    whole = damaged.read_bytes()
+    damaged.write_bytes(b"x" * len(whole))
+    query.run(rows(1), ahead=second)
+    assert query.query.epochs.record.number == 1
+    with pytest.raises(Exception, match="cannot read file"):
+        query.run(second)
+    query.tables.pop()
+    damaged.write_bytes(whole)
+    query.run(second)
+    query.assert_exact()
+    query.close()
+
+
+def test_nothing_is_left_of_what_was_read_ahead_for_an_epoch_that_does_not_come(spark, tmp_path):
+    query = OnSpark(spark, SPEC, tmp_path)
+    query.run(rows(0))
+    query.run(rows(1), ahead=rows(2, 20 * ROWS))
+    query.assert_exact()
+    query.close()
+    assert not spark.sparkContext.statusTracker().getActiveJobsIds()
 
 
 def test_rows_of_spark_are_split_by_one_task_a_core(spark, tmp_path):

@@ -48,7 +48,7 @@ FAULTS: list[Fault] = [
     ("fail", "finish", r"/state/(\d{12})-0001", 1),
     ("fail", "write", r"/part-(\d{12})-0001", 1),
     ("fail", "finish", r"/part-(\d{12})-0000", 1),
-    ("kill", "write", r"/state/(\d{12})-0002", 2),
+    ("kill", "write", r"/state/(\d{12})-0001", 2),
 ]
 """Operations that fail once, or with which an executor is killed, on which files, and how many epochs after the first
 that they are for: when a map task writes a blob, when a site takes one and all map tasks are through, in the local
@@ -138,7 +138,7 @@ def test_a_killed_driver_killed_executors_and_tasks_that_fail_change_nothing(tmp
 @pytest.mark.slow
 def test_killed_executors_and_drivers_and_tasks_that_fail_change_nothing(tmp_path):
     """A start of Spark for each killed driver, and one more, in which tasks fail."""
-    files = (later := 6) + 3  # after a kill, an epoch may have two of a stream
+    files = (later := 6) + 6  # after each of three kills, an epoch may have two of a stream
     with job(tmp_path, files, env=put_blobs_in_files(tmp_path)) as running:
         running.carry_out(Kill("executor", 1, 0.3))
         running.carry_out(Kill("driver and executors", 2, 0.2))

@@ -26,10 +26,11 @@ from sluice.model.identity import FILES
 from sluice.model.ids import Level
 from sluice.record.reports import SiteReport
 from sluice.sources.input_files import InputFile
-from sluice.spark.epoch_job import divide_by_bytes, read_reports
+from sluice.spark.epoch_job import read_reports
 from sluice.spark.epoch_tasks import FileSplit, SiteWork, SmallEpoch
 from sluice.spark.feed import FeedInput
 from sluice.spark.file_loop import FileLoop
+from sluice.spark.map_tasks import divide_by_bytes
 from sluice.state.files import workspace
 from sluice.state.files.storage import watch
 from sluice.state.files.workspace import identify_memory
@@ -243,7 +244,7 @@ class ModelledQuery(DirectQuery):
             interval=0.0,
             name=None,
         )
-        self.loop = FileLoop(query, "ab12", self.epochs, self._take_in, self.failures.append)
+        self.loop = FileLoop(query, "ab12", self.epochs, self._take_in, lambda *_: None, self.failures.append)
 
     def run_all(self) -> None:
         """Take in all files that are there."""

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from quick_jvm import INTERPRETED, quick_to_start
 
 from sluice import Flow, QueryError
-from sluice.spark import epoch_job, exchange
+from sluice.spark import exchange, map_tasks
 
 SITE_COUNT = exchange.SiteCount
 
@@ -42,7 +42,7 @@ def main() -> None:
     arguments.add_argument("--exchange", action="store_true", help="of small epochs, too: a map task for each file")
     chosen = arguments.parse_args()
     if chosen.exchange:
-        epoch_job.MAP_TASK_BYTES = 1
+        map_tasks.MAP_TASK_BYTES = 1
     spark = start_spark(chosen.root, chosen.master, chosen.executors, chosen.timeout)
     for flow in chosen.flows:
         name, _, most = flow.partition("=")

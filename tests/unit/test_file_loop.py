@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +16,7 @@ from sluice.model.clock import SystemClock
 from sluice.model.epoch.taken_files import TakenFile, TakenFiles
 from sluice.model.epoch.times import ENDED
 from sluice.model.errors import QueryError
+from sluice.sources.input_files import InputFile
 from sluice.spark import file_loop
 from sluice.spark.feed import FeedInput
 from sluice.spark.file_loop import FileLoop
@@ -48,8 +49,11 @@ class FakeEpochs:
     def note_shown(self) -> None:
         self.shown += 1
 
-    def run_with_files(self, files: NewFiles, keys: Any, exchange: Any, reason: str, ingested_at: float) -> None:
+    def run_with_files(
+        self, files: NewFiles, keys: Any, exchange: Any, reason: str, ingested_at: float, look_ahead: Any
+    ) -> None:
         exchange(None, None)
+        look_ahead(len(self.epochs))
         self.epochs.append([Path(file.path).name for file in files.files])
 
 
@@ -62,6 +66,7 @@ class Running:
         )
         self.cancelled, self.groups, self.failures = threading.Event(), list[str](), list[BaseException]()
         self.read_files = lambda files: files
+        self.ahead: dict[int, list[str]] = {}
         self.epochs = FakeEpochs()
         query: Any = SimpleNamespace(
             spark=SimpleNamespace(sparkContext=self.context),
@@ -71,10 +76,13 @@ class Running:
             name="sums",
         )
         epochs: Any = self.epochs
-        self.loop = FileLoop(query, "ab12", epochs, self.take_in, self.failures.append)
+        self.loop = FileLoop(query, "ab12", epochs, self.take_in, self.note_ahead, self.failures.append)
 
     def note_group(self, group: str, description: str, interrupt: bool) -> None:
         self.groups.append(description)
+
+    def note_ahead(self, split: Any, files: Sequence[InputFile]) -> None:
+        self.ahead[split] = [Path(file.path).name for file in files]
 
     def take_in(self, input: FeedInput) -> None:
         files = list(input.content or ())
@@ -103,6 +111,18 @@ def test_files_are_taken_in_as_they_come(tmp_path: Path) -> None:
         assert run.loop.is_active and run.loop.status["isTriggerActive"] in (True, False)
         assert run.loop.name == "sums" and "batch = 1" in run.groups[-1] and run.loop.run_id in run.groups[-1]
     assert not run.loop.is_active and run.loop.status["message"] == "Stopped" and not run.failures
+
+
+@pytest.mark.parametrize("trigger", [{}, {"availableNow": True}], ids=["again and again", "available now"])
+def test_the_next_files_are_read_ahead_as_far_as_they_are_known(tmp_path: Path, trigger: dict[str, Any]) -> None:
+    for name in "abcde":
+        (tmp_path / name).touch()
+    with running(tmp_path, trigger, maxFilesPerTrigger=2) as run:
+        run.loop.process_all()
+    assert run.epochs.epochs == [["a", "b"], ["c", "d"], ["e"]]
+    last = {1: ["e"]} if trigger else {}  # else another file might have come by then
+    assert run.ahead == {0: ["c", "d"], **last}
+    assert "batch = 1" in run.groups[2] and "batch = 0" in run.groups[3]
 
 
 def test_files_that_were_taken_in_before_are_not(tmp_path: Path) -> None:

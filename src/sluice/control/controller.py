@@ -268,6 +268,11 @@ class Controller:
         kinds = (SplitProtocol, MergeProtocol, SharingProtocol)
         return tuple(unit for one in self.loop.in_flight if isinstance(one, kinds) for unit in one.units)
 
+    @property
+    def is_changing_routing(self) -> bool:
+        """Whether something is asked for, or in flight, that may change the routing of the next epoch."""
+        return bool(self.loop.requests.waiting()) or any(True for _ in self.loop.in_flight)
+
     def sites_next(self, record: EpochRecord) -> int | None:
         """How many sites there are to be in the epoch after this one, if their number is on its way to another."""
         scaling = self.scaling_after(record)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import pickle
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -41,10 +41,13 @@ from sluice.model.ids import SiteKey
 from sluice.model.plan.plan import Plan
 from sluice.record.epoch import EpochRecord, Turn, site_work
 from sluice.record.reassignment import reassign
-from sluice.record.reports import SiteReport
+from sluice.record.reports import SiteReport, newest_of
 from sluice.record.totals import totals_after
 from sluice.verbs.freeze import CleanUpUnits
 
+LookAhead = Callable[[SplitTask], None]
+"""Is told, when the reports of an epoch are in, how the rows of the next one are split, unless that is planned
+otherwise."""
 TIDY_EVERY = 100
 """Epochs after which the leavings of failed attempts are looked for again."""
 
@@ -144,6 +147,7 @@ class Epochs:
         exchange: Exchange,
         site_change_reason: str = "",
         ingested_at: float | None = None,
+        look_ahead: LookAhead | None = None,
     ) -> None:
         """Process files that were never taken in. If this fails, none of them was; else the journal names them."""
         with self.busy:
@@ -153,7 +157,16 @@ class Epochs:
                 if self.record.number >= 0:
                     self.delivery.finish(self.checkpoint.newest)
                 batch = self.record.batch + 1
-                self._run(batch, "", site_keys, exchange, site_change_reason, ingested_at, new_files=files)
+                self._run(
+                    batch,
+                    "",
+                    site_keys,
+                    exchange,
+                    site_change_reason,
+                    ingested_at,
+                    new_files=files,
+                    look_ahead=look_ahead,
+                )
 
     def files_taken(self) -> Iterator[TakenFile]:
         """The files that were taken in, as far as they matter still."""
@@ -281,6 +294,7 @@ class Epochs:
         asking: bool = True,
         new_files: NewFiles | None = None,
         ending: bool = False,
+        look_ahead: LookAhead | None = None,
     ) -> None:
         begun = self.clock.monotonic()
         now = self.clock.time() if ingested_at is None else ingested_at
@@ -307,6 +321,8 @@ class Epochs:
         before = replace(before, tables=(*before.tables, *loads.versions))
         exchanged = self.clock.monotonic()
         took = exchanged - begun
+        if look_ahead is not None and self._can_look_ahead(number):
+            look_ahead(self._split_after(split, before, reports))
         controller, events = self.settings.controller, [event for report in reports for event in report.events]
         settled = controller.settle(number, before.routing, site_work(before, events), step.ended)
         run, taken = self.checkpoint.run, before.taken
@@ -350,12 +366,32 @@ class Epochs:
             self.storage.delete_all(previous.file_lists() - record.file_lists())
             self.storage.delete_all(previous.table_files() - record.table_files())
         self.storage.delete_all(previous.plans - record.plans)
-        if self._tidy_due or number % TIDY_EVERY == 0:  # the commit has shut out whoever was at this epoch before us
+        if self._is_tidied_after(number):  # the commit has shut out whoever was at this epoch before us
             self.checkpoint.tidy()
             self._tidy_due = False
         shown = self.clock.monotonic()
         seconds = replace(stats.seconds, commit=committed - exchanged, deliver=shown - committed, total=shown - begun)
         self.standing.note_end(replace(stats, seconds=seconds))
+
+    def _is_tidied_after(self, number: int) -> bool:
+        return self._tidy_due or number % TIDY_EVERY == 0
+
+    def _can_look_ahead(self, number: int) -> bool:
+        """Whether the next epoch is likely to go by the same routing and plan. After some epochs it is looked for what
+        failed attempts left, and what map tasks write for sinks by then would be taken for it."""
+        controller = self.settings.controller
+        return not (self._is_tidied_after(number) or self.standing.is_changing or controller.is_changing_routing)
+
+    def _split_after(self, split: SplitTask, before: EpochRecord, reports: Sequence[SiteReport]) -> SplitTask:
+        """How the rows of the next epoch are split, if nothing but time passes: which rows are late then is known, now
+        that all of this one's have been seen."""
+        newest = newest_of(before.newest, [one for report in reports for one in report.splits])
+        return replace(
+            split,
+            watermarks=watermarks(newest, tuple(source.delay for source in self.plan.sources)),
+            number=split.number + 1,
+            tables=EpochTables(self.storage.uri, before.tables),
+        )
 
     def _run_tasks(self, exchange: Exchange, split: SplitTask, site: SiteTask) -> tuple[EpochLoads, list[SiteReport]]:
         """Run the tasks of an epoch, and read the tables that become state with it. If their files change meanwhile,

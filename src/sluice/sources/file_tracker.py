@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections import deque
 from collections.abc import Iterable
+from itertools import islice
 
 from sluice.sources.directory_tree import ListedFile
 from sluice.sources.file_search import FileSearch
@@ -62,9 +63,13 @@ class FileTracker:
     def next_files(self) -> list[ListedFile]:
         """The files that the next epoch is to take in. As long as enough are left of an earlier look there is no other
         one, unless the latest come first."""
-        if self._looks and (self._options.latest_first or not self._has_enough()):
+        if self._will_look(0):
             self._look()
-        return self._up_to_the_limit()
+        return self._up_to_the_limit(0)
+
+    def files_after(self, taken: int) -> list[ListedFile] | None:
+        """The files of the epoch after the next one, which takes so many in; None if there is another look before."""
+        return None if self._will_look(taken) else self._up_to_the_limit(taken)
 
     def take(self, files: Iterable[ListedFile]) -> None:
         """An epoch has taken in the first of the files that wait."""
@@ -99,15 +104,20 @@ class FileTracker:
         self._waiting = deque(files)
         self._waiting_bytes = sum(file.size for file in files)
 
-    def _has_enough(self) -> bool:
-        if self._options.max_files is not None:
-            return len(self._waiting) >= self._options.max_files
-        return self._options.max_bytes is not None and self._waiting_bytes > self._options.max_bytes
+    def _will_look(self, taken: int) -> bool:
+        """Whether there is another look before the next files, once so many of those that wait have been taken in."""
+        return self._looks and (self._options.latest_first or not self._has_enough(taken))
 
-    def _up_to_the_limit(self) -> list[ListedFile]:
+    def _has_enough(self, taken: int) -> bool:
+        if self._options.max_files is not None:
+            return len(self._waiting) - taken >= self._options.max_files
+        left = self._waiting_bytes - sum(file.size for file in islice(self._waiting, taken))
+        return self._options.max_bytes is not None and left > self._options.max_bytes
+
+    def _up_to_the_limit(self, taken: int) -> list[ListedFile]:
         files: list[ListedFile] = []
         size = 0
-        for file in self._waiting:
+        for file in islice(self._waiting, taken, None):
             size += file.size
             too_many = self._options.max_files is not None and len(files) == self._options.max_files
             too_large = self._options.max_bytes is not None and size > self._options.max_bytes

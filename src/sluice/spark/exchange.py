@@ -6,6 +6,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -22,10 +23,12 @@ from sluice.engine.table_loading import files_to_load
 from sluice.model.errors import QueryError
 from sluice.model.ids import SiteKey
 from sluice.record.reports import SiteReport
+from sluice.sources.input_files import InputFile
 from sluice.spark.anchors import let_go, place
 from sluice.spark.epoch_job import EpochInput, EpochJob
 from sluice.spark.executors import WarmUp, do_at
 from sluice.spark.frames import Frame, as_pairs, collect, parallelize, run_tasks
+from sluice.spark.map_tasks import CALL_SITE, BegunMapTasks, MapSide, needs_no_map_tasks, restored
 from sluice.spark.pool import pool_of
 from sluice.spark.shipping import Shipping
 from sluice.state.files.workspace import ANYWHERE, Places, Workspace
@@ -45,6 +48,16 @@ LONGEST_PAUSE = 64
 """Epochs after which blobs go by reference again if some were lost again and again: a site may be elsewhere for
 good."""
 _GIVEN_UP = ("with indeterminate output was failed and retried", "has failed the maximum allowable number of times")
+
+
+@dataclass(frozen=True)
+class _ReadAhead:
+    """The map tasks of the next epoch, begun before it is planned: over which files, and how they split and send."""
+
+    split: SplitTask
+    files: Sequence[InputFile]
+    map_side: MapSide
+    begun: BegunMapTasks
 
 
 class Sites:
@@ -67,6 +80,9 @@ class Sites:
         self.shipping = Shipping(self.context)
         self.size, self.scales, self.arrange, self.places = size, scales, pack if scales else spread, places
         self._jobs = self._references_from = 0
+        self._delivery: HostDelivery | None = None
+        """The newest job's."""
+        self._ahead: _ReadAhead | None = None
         self._pause = 1
         # a task that Spark starts twice may be on another host the second time, and the first to end counts
         self._by_reference = self.session.conf.get("spark.speculation", "false") != "true"
@@ -191,17 +207,23 @@ class Sites:
 
         def run(split: SplitTask, site: SiteTask) -> list[SiteReport]:
             self._ask_for_executors(target_sites())
-            shipped = self.shipping.ship(split, site)
             by_reference = self._by_reference and site.number >= self._references_from
+            ahead = self._take_ahead(split, site, by_reference, epoch_input)
+            shipped_split, shipped_site = self.shipping.ship(split, site)
             given_up = 0
             while True:
-                self._jobs += 1
-                delivery = self._deliver(site, by_reference) if self._by_reference else None
+                if ahead is None:
+                    self._jobs += 1
+                    self._delivery = self._deliver(site, by_reference)
+                    map_side = MapSide(self.context, self.anchors, shipped_split, self._delivery, site.number)
+                else:
+                    map_side, self._delivery = ahead.map_side, ahead.map_side.delivery
                 empty = self._empty if isinstance(epoch_input, DataFrame) else None
-                job = EpochJob(self.context, self.anchors, *shipped, delivery, site.number, site.plan, empty)
+                job, begun = EpochJob(map_side, shipped_site, site.plan, empty), ahead.begun if ahead else None
+                ahead = None
                 try:
                     with self.pool.running(self.name):
-                        reports = job.run(epoch_input, files_to_load(split.loads))
+                        reports = job.run(epoch_input, files_to_load(split.loads), begun)
                     break
                 except BlobsLost as problem:  # once at most
                     log.info("epoch %d is run again, all blobs through Spark: %s", site.number, problem)
@@ -219,9 +241,59 @@ class Sites:
 
         return run
 
-    def _deliver(self, site: SiteTask, by_reference: bool) -> HostDelivery:
+    def read_ahead(self, split: SplitTask, files: Sequence[InputFile]) -> None:
+        """Have the map tasks of the next epoch run over files, while the epoch commits and shows its results whose
+        reports are in. The next epoch uses what they send if its rows are split in the same way, and it has the same
+        files. What goes wrong here goes wrong there again, and is told then."""
+        self._drop_ahead()
+        if needs_no_map_tasks(self.context, split.plan, self.count, files):
+            return
+        try:
+            with restored(self.context, CALL_SITE):
+                self._jobs += 1
+                delivery = self._delivery and replace(self._delivery, epoch=split.number, job=self._jobs)
+                shipped = self.shipping.ship_split(split)
+                map_side = MapSide(self.context, self.anchors, shipped, delivery, split.number)
+                begun = map_side.begin(files)
+        except Exception as problem:
+            log.info("the files of epoch %d are not read ahead: %s", split.number, problem)
+            return
+        if begun is not None:
+            self._ahead = _ReadAhead(split, files, map_side, begun)
+
+    def _take_ahead(
+        self, split: SplitTask, site: SiteTask, by_reference: bool, epoch_input: EpochInput
+    ) -> _ReadAhead | None:
+        """What was read ahead, if it is just what this epoch is to read."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            return None
+        delivery = ahead.map_side.delivery
+        now = self._deliver(site, by_reference)
+        is_same = (
+            epoch_input == ahead.files
+            and split.plan is ahead.split.plan  # what executors were sent of it is there still
+            and split == ahead.split
+            and self.anchors is ahead.map_side.anchors
+            and now == (delivery and now and replace(delivery, job=now.job))
+        )
+        if is_same:
+            return ahead
+        log.info("what was read ahead for epoch %d is dropped: another one came, or other sites", ahead.split.number)
+        ahead.begun.cancel()
+        return None
+
+    def _drop_ahead(self) -> None:
+        """Nobody wants what was read ahead."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.begun.cancel()
+
+    def _deliver(self, site: SiteTask, by_reference: bool) -> HostDelivery | None:
         """How blobs of the next job reach sites of their sender's host. If they do not go by reference, what earlier
         jobs have left is removed all the same."""
+        if not self._by_reference:
+            return None
         workspace, limit = Workspace(site.places, site.query, site.run), min(site.directives.limits)
         memories = self.anchors.memories if by_reference else ("",) * self.count
         return HostDelivery(workspace, site.number, self._jobs, memories, limit)
@@ -230,6 +302,7 @@ class Sites:
         """Unpin the sites and remove the run's local tiers on every executor. Then ask for the number of executors that
         the application started with."""
         try:
+            self._drop_ahead()
             if self.warm_up is not None:
                 self.warm_up.wait_for_more(False)
             if self.context._jsc is not None:  # else its executors, and with them the tiers, are gone

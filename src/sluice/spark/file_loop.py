@@ -45,6 +45,10 @@ _INITIALIZING, _LOOKING, _PROCESSING = "Initializing sources", "Looking for file
 _WAITING, _NEXT_TRIGGER, _STOPPED = "Waiting for data to arrive", "Waiting for next trigger", "Stopped"
 
 
+ReadAhead = Callable[[SplitTask, Sequence[InputFile]], None]
+"""Has the map tasks of the next epoch begin over its files."""
+
+
 @dataclass(frozen=True)
 class _Trigger:
     """One turn of the loop that had input: when it began (seconds since 1970), and how many seconds it looked for files
@@ -73,10 +77,17 @@ class FileLoop:
     """Runs epochs over the files of a query's sources, in a thread of its own."""
 
     def __init__(
-        self, query: CheckedQuery, query_id: str, epochs: Epochs, take_in: TakeIn, fail: Callable[[BaseException], None]
+        self,
+        query: CheckedQuery,
+        query_id: str,
+        epochs: Epochs,
+        take_in: TakeIn,
+        read_ahead: ReadAhead,
+        fail: Callable[[BaseException], None],
     ) -> None:
         """`fail` is told what ends the loop, if something does."""
         self._query, self._epochs, self._take_in, self._fail = query, epochs, take_in, fail
+        self._read_ahead = read_ahead
         self._context, self._clock = query.spark.sparkContext, epochs.clock
         self._group = f"sluice-{query_id}"
         self._available_now = "availableNow" in query.trigger
@@ -176,14 +187,19 @@ class FileLoop:
                 refuse_input(source.stream.name, f"a new file, {listed[0].path}{others}")
 
     def _input_of(self, files: Sequence[Sequence[ListedFile]]) -> FeedInput:
-        by_source = list(enumerate(files))
-        rows = [InputFile(source, file.path, file.size) for source, listed in by_source for file in listed]
-        new = tuple(NewFile(source, file.path, file.modified) for source, listed in by_source for file in listed)
+        new = tuple(NewFile(i, file.path, file.modified) for i, listed in enumerate(files) for file in listed)
         keep_from = tuple(tracker.keep_from for tracker in self._trackers)
-        return FeedInput(rows, partial(self._run_epoch, NewFiles(new, keep_from)))
+        counts = [len(listed) for listed in files]
+        return FeedInput(_rows_of(files), partial(self._run_epoch, NewFiles(new, keep_from), counts))
 
     def _run_epoch(
-        self, files: NewFiles, site_keys: tuple[SiteKey, ...], exchange: Exchange, reason: str, ingested_at: float
+        self,
+        files: NewFiles,
+        counts: Sequence[int],
+        site_keys: tuple[SiteKey, ...],
+        exchange: Exchange,
+        reason: str,
+        ingested_at: float,
     ) -> None:
         def read_all(split: SplitTask, site: SiteTask) -> list[SiteReport]:
             reports = exchange(split, site)
@@ -192,7 +208,17 @@ class FileLoop:
                 raise QueryError(f"{read} of {len(files.files)} files were read")
             return reports
 
-        self._epochs.run_with_files(files, site_keys, read_all, reason, ingested_at)
+        self._epochs.run_with_files(files, site_keys, read_all, reason, ingested_at, partial(self._look_ahead, counts))
+
+    def _look_ahead(self, counts: Sequence[int], split: SplitTask) -> None:
+        """Have the next epoch's map tasks begin if its files are known by now: those that this one, which takes so many
+        of each source in, leaves of the last look. `split` is how their rows are split."""
+        files = [tracker.files_after(count) for tracker, count in zip(self._trackers, counts, strict=True)]
+        known = [listed for listed in files if listed is not None]
+        if len(known) == len(files) and any(known) and not self._stopping.is_set():
+            self._describe_jobs(after_next=True)
+            self._read_ahead(split, _rows_of(known))
+            self._describe_jobs()
 
     def _note_trigger(self, began: float, looked: float, took: float) -> None:
         record = self._epochs.checkpoint.newest
@@ -212,9 +238,9 @@ class FileLoop:
             self._message = _WAITING
             self._stopping.wait(max(2 * took, *(tracker.poll_s for tracker in self._trackers)))
 
-    def _describe_jobs(self) -> None:
+    def _describe_jobs(self, after_next: bool = False) -> None:
         """So that Spark's pages tell what runs, and a stop cancels it."""
-        batch = self._epochs.record.batch + 1
+        batch = self._epochs.record.batch + 1 + after_next
         lines = [f"{name} = {value}" for name, value in self._whose.items() if name != "name"]
         title = [self._whose["name"]] if self._whose["name"] else []
         self._context.setJobGroup(self._group, "<br/>".join([*title, *lines, f"batch = {batch}"]), True)
@@ -271,3 +297,8 @@ class FileLoop:
 
     def release(self) -> None:
         self._trackers = []
+
+
+def _rows_of(files: Sequence[Sequence[ListedFile]]) -> list[InputFile]:
+    """The files of each source as map tasks are given them."""
+    return [InputFile(source, file.path, file.size) for source, listed in enumerate(files) for file in listed]

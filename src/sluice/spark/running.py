@@ -59,7 +59,7 @@ class RunningQuery:
         """Files are found here; all else Structured Streaming has to read."""
         sparks_part = self._checkpoint.sparks_part
         if sparks_part is None:
-            return FileLoop(self._query, self.id, self.epochs, self._take_in, self._fail)
+            return FileLoop(self._query, self.id, self.epochs, self._take_in, self.sites.read_ahead, self._fail)
         return StreamingFeed(self._query, sparks_part, self.epochs, self._take_in)
 
     def _choose_events(self) -> ListenerEvents | None:

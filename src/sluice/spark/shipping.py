@@ -56,13 +56,21 @@ class Shipping:
 
     def ship(self, split: SplitTask, site: SiteTask) -> tuple[Shipment[SplitTask], Shipment[SiteTask]]:
         """An epoch's tasks."""
+        names = self._share(split)
+        return self._pack(split, names), self._pack(site, names)
+
+    def ship_split(self, split: SplitTask) -> Shipment[SplitTask]:
+        """Map tasks alone."""
+        return self._pack(split, self._share(split))
+
+    def _share(self, split: SplitTask) -> dict[int, str]:
+        """Have executors know what epochs have in common; under which names, by the values' ids."""
         values = {"plan": split.plan, "reading": split.reading, "routing": split.routing, "staging": split.staging}
         if self._shared is None or not _are_same(values, self._values):
             self.close()
             self._values, self._version = values, uuid.uuid4().hex
             self._shared = self._context.broadcast(values)
-        names = {id(value): name for name, value in values.items()}
-        return self._pack(split, names), self._pack(site, names)
+        return {id(value): name for name, value in values.items()}
 
     def _pack(self, task: T, names: dict[int, str]) -> Shipment[T]:
         assert self._shared is not None
