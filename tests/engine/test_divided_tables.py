@@ -24,6 +24,9 @@ from examples import one_in
 from sluice import CheckpointError, Flow, FlowError, StorageError, readState, testing
 from sluice.cli.verification import verify
 from sluice.control.journal import Journal
+from sluice.engine.file_log import NewFile, NewFiles
+from sluice.engine.split import SplitTask
+from sluice.model.identity import FILES
 from sluice.model.plan.planning import plan_of
 from sluice.record.epoch import EpochRecord
 from sluice.sources import table_files
@@ -668,3 +671,20 @@ def test_windows_over_windows_have_a_table_between_them(by):
         )
         shown.append(multiset(outcome.results()))
     assert shown[0] == shown[1] and len(shown[0]) >= 14
+
+
+def test_how_rows_are_split_is_known_ahead_though_tables_are_among_the_state(tmp_path):
+    lookups, told, split = Lookups(tmp_path, table(k1=1), input=FILES), list[SplitTask](), list[SplitTask]()
+    for number in range(3):
+        new = pa.table([[1], pa.array([number * SECOND], TIME), [number]], schema=lookups.a.schema)
+        exchange = lookups.query._exchange([new], lambda: None)
+
+        def note(task: SplitTask, site: Any, exchange: Any = exchange) -> Any:
+            split.append(task)
+            return exchange(task, site)
+
+        files = NewFiles((NewFile(0, f"{number}", number),), (None,))
+        lookups.query.epochs.run_with_files(files, lookups.query.site_keys, note, look_ahead=told.append)
+    assert split[0].loads and lookups.record.tables
+    assert told[:2] == split[1:]
+    lookups.query.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import partial
@@ -194,7 +195,7 @@ def test_what_was_read_ahead_is_dropped_if_the_next_epoch_is_another_one(spark, 
         assert caplog.text.count("what was read ahead for epoch 2 is dropped") == 1
         query.run(rows(3), ahead=rows(4))
         query.run(rows(5))  # other files
-        assert "read ahead for epoch" in caplog.messages[-1]
+        assert "is dropped: its files changed" in caplog.messages[-1]
     query.run(rows(6))
     query.assert_exact()
     assert not list(tmp_path.glob("*/sluice-*/exchange/*"))
@@ -224,8 +225,13 @@ def test_nothing_is_left_of_what_was_read_ahead_for_an_epoch_that_does_not_come(
     query.run(rows(0))
     query.run(rows(1), ahead=rows(2, 20 * ROWS))
     query.assert_exact()
+    (ahead,) = spark.sparkContext.statusTracker().getActiveJobsIds()
     query.close()
-    assert not spark.sparkContext.statusTracker().getActiveJobsIds()
+    deadline = time.monotonic() + 30
+    while spark.sparkContext.statusTracker().getActiveJobsIds() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert str(spark.sparkContext.statusTracker().getJobInfo(ahead).status) == "FAILED"  # cancelled
+    assert not list(tmp_path.glob("*/sluice-*"))
 
 
 def test_rows_of_spark_are_split_by_one_task_a_core(spark, tmp_path):

@@ -187,6 +187,11 @@ class CompiledPlan:
         """The outputs that get the late rows of each source, likewise."""
         return self._sinks(late=True)
 
+    @property
+    def has_results_of_splits(self) -> bool:
+        """Whether rows go from the split to a sink, without an operator in between."""
+        return bool(self.late_sinks) or any(origin < len(self.plan.sources) for origin in self.sinks)
+
     def _sinks(self, late: bool) -> dict[int, tuple[tuple[int, StepPath], ...]]:
         sinks: dict[int, list[tuple[int, StepPath]]] = {}
         for number, output in enumerate(self.plan.outputs):

@@ -17,6 +17,7 @@ from sluice.control.controller import NextEpoch
 from sluice.engine.agreement import Exchange, run_until_agreed
 from sluice.engine.checkpoint import PARTS_DIFFER, OpenCheckpoint
 from sluice.engine.clean_up_progress import CleanUpFollower
+from sluice.engine.compiled_plan import compiled
 from sluice.engine.delivery import list_results
 from sluice.engine.directing import directives, mean_cost, what_all_sites_need
 from sluice.engine.divided_tables import DividedTables, EpochLoads, UnreadableTables
@@ -321,8 +322,8 @@ class Epochs:
         before = replace(before, tables=(*before.tables, *loads.versions))
         exchanged = self.clock.monotonic()
         took = exchanged - begun
-        if look_ahead is not None and self._can_look_ahead(number):
-            look_ahead(self._split_after(split, before, reports))
+        if look_ahead is not None and self._can_look_ahead:
+            look_ahead(self._split_after(split, before.newest, reports))
         controller, events = self.settings.controller, [event for report in reports for event in report.events]
         settled = controller.settle(number, before.routing, site_work(before, events), step.ended)
         run, taken = self.checkpoint.run, before.taken
@@ -366,32 +367,26 @@ class Epochs:
             self.storage.delete_all(previous.file_lists() - record.file_lists())
             self.storage.delete_all(previous.table_files() - record.table_files())
         self.storage.delete_all(previous.plans - record.plans)
-        if self._is_tidied_after(number):  # the commit has shut out whoever was at this epoch before us
+        if self._tidy_due or number % TIDY_EVERY == 0:  # the commit has shut out whoever was at this epoch before us
             self.checkpoint.tidy()
             self._tidy_due = False
         shown = self.clock.monotonic()
         seconds = replace(stats.seconds, commit=committed - exchanged, deliver=shown - committed, total=shown - begun)
         self.standing.note_end(replace(stats, seconds=seconds))
 
-    def _is_tidied_after(self, number: int) -> bool:
-        return self._tidy_due or number % TIDY_EVERY == 0
+    @property
+    def _can_look_ahead(self) -> bool:
+        """Whether the next epoch is likely to take in new rows by the same routing and plan, and its map tasks write no
+        results: what they write has to be of an epoch that comes."""
+        changing = self.standing.is_changing or self.settings.controller.is_changing_routing
+        return not (changing or self.is_behind or compiled(self.plan).has_results_of_splits)
 
-    def _can_look_ahead(self, number: int) -> bool:
-        """Whether the next epoch is likely to go by the same routing and plan. After some epochs it is looked for what
-        failed attempts left, and what map tasks write for sinks by then would be taken for it."""
-        controller = self.settings.controller
-        return not (self._is_tidied_after(number) or self.standing.is_changing or controller.is_changing_routing)
-
-    def _split_after(self, split: SplitTask, before: EpochRecord, reports: Sequence[SiteReport]) -> SplitTask:
+    def _split_after(self, split: SplitTask, before: Times, reports: Sequence[SiteReport]) -> SplitTask:
         """How the rows of the next epoch are split, if nothing but time passes: which rows are late then is known, now
-        that all of this one's have been seen."""
-        newest = newest_of(before.newest, [one for report in reports for one in report.splits])
-        return replace(
-            split,
-            watermarks=watermarks(newest, tuple(source.delay for source in self.plan.sources)),
-            number=split.number + 1,
-            tables=EpochTables(self.storage.uri, before.tables),
-        )
+        that all of this one's have been seen. Sources had come as far as `before`."""
+        newest = newest_of(before, [one for report in reports for one in report.splits])
+        late_below = watermarks(newest, tuple(source.delay for source in self.plan.sources))
+        return replace(split, watermarks=late_below, number=split.number + 1)
 
     def _run_tasks(self, exchange: Exchange, split: SplitTask, site: SiteTask) -> tuple[EpochLoads, list[SiteReport]]:
         """Run the tasks of an epoch, and read the tables that become state with it. If their files change meanwhile,

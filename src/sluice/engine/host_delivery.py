@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -61,6 +61,10 @@ class HostDelivery:
     memories: tuple[str, ...]
     """The memory tier of each site's host; "" if it gets no references."""
     limit: int
+
+    def is_like(self, other: HostDelivery | None) -> bool:
+        """Whether another job, for the same epoch, sends blobs in the same way."""
+        return other is not None and replace(other, job=self.job) == self
 
     def send(self, blobs: Iterable[Blob]) -> Iterator[SentBlob]:
         """Blobs as they cross the exchange, those for this host as references, unless they are small."""

@@ -27,8 +27,7 @@ _WHERE_TO = struct.Struct("<qq")
 def can_skip_exchange(plan: Plan, sites: int) -> bool:
     """Whether the tasks of sites can split an epoch's rows: they exchange nothing later, and no rows go from the split
     to a sink, once for each site. A single site can in any case."""
-    to_sinks = bool(compiled(plan).late_sinks) or any(origin < len(plan.sources) for origin in compiled(plan).sinks)
-    return sites == 1 or (plan.levels == 1 and not to_sinks)
+    return sites == 1 or (plan.levels == 1 and not compiled(plan).has_results_of_splits)
 
 
 def take_own(blobs: Iterable[SentBlob], site_key: SiteKey) -> list[ReceivedBlob]:

@@ -175,6 +175,7 @@ class Sites:
         count = self._count(executors, target_sites)
         if not executors or (executors == self.executors and count == self.count):
             return ""
+        self._drop_ahead()  # its map tasks would take the slots in which sites are placed
         try:
             self.anchors = place(self.context, count, executors, self.arrange, self.places, before)
         except Py4JJavaError as failure:
@@ -208,8 +209,9 @@ class Sites:
         def run(split: SplitTask, site: SiteTask) -> list[SiteReport]:
             self._ask_for_executors(target_sites())
             by_reference = self._by_reference and site.number >= self._references_from
-            ahead = self._take_ahead(split, site, by_reference, epoch_input)
+            self._keep_ahead_for(split, site, by_reference, epoch_input)
             shipped_split, shipped_site = self.shipping.ship(split, site)
+            ahead, self._ahead = self._ahead, None
             given_up = 0
             while True:
                 if ahead is None:
@@ -246,14 +248,14 @@ class Sites:
         reports are in. The next epoch uses what they send if its rows are split in the same way, and it has the same
         files. What goes wrong here goes wrong there again, and is told then."""
         self._drop_ahead()
-        if needs_no_map_tasks(self.context, split.plan, self.count, files):
-            return
         try:
+            if needs_no_map_tasks(self.context, split.plan, self.count, files):
+                return
+            self._jobs += 1
+            delivery = self._delivery and replace(self._delivery, epoch=split.number, job=self._jobs)
+            shipped = self.shipping.ship_split(split)
+            map_side = MapSide(self.context, self.anchors, shipped, delivery, split.number)
             with restored(self.context, CALL_SITE):
-                self._jobs += 1
-                delivery = self._delivery and replace(self._delivery, epoch=split.number, job=self._jobs)
-                shipped = self.shipping.ship_split(split)
-                map_side = MapSide(self.context, self.anchors, shipped, delivery, split.number)
                 begun = map_side.begin(files)
         except Exception as problem:
             log.info("the files of epoch %d are not read ahead: %s", split.number, problem)
@@ -261,27 +263,23 @@ class Sites:
         if begun is not None:
             self._ahead = _ReadAhead(split, files, map_side, begun)
 
-    def _take_ahead(
-        self, split: SplitTask, site: SiteTask, by_reference: bool, epoch_input: EpochInput
-    ) -> _ReadAhead | None:
-        """What was read ahead, if it is just what this epoch is to read."""
-        ahead, self._ahead = self._ahead, None
+    def _keep_ahead_for(self, split: SplitTask, site: SiteTask, by_reference: bool, epoch_input: EpochInput) -> None:
+        """Drop what was read ahead, unless it is just what this epoch is to read."""
+        ahead = self._ahead
         if ahead is None:
-            return None
-        delivery = ahead.map_side.delivery
-        now = self._deliver(site, by_reference)
-        is_same = (
-            epoch_input == ahead.files
-            and split.plan is ahead.split.plan  # what executors were sent of it is there still
-            and split == ahead.split
-            and self.anchors is ahead.map_side.anchors
-            and now == (delivery and now and replace(delivery, job=now.job))
-        )
-        if is_same:
-            return ahead
-        log.info("what was read ahead for epoch %d is dropped: another one came, or other sites", ahead.split.number)
-        ahead.begun.cancel()
-        return None
+            return
+        delivery = self._deliver(site, by_reference)
+        assumed = {
+            "its files": epoch_input == ahead.files,
+            "the plan": split.plan is ahead.split.plan,  # what executors were sent of it is there still
+            "how rows are split": split == ahead.split,
+            "where sites are": self.anchors is ahead.map_side.anchors,
+            "how blobs are sent": delivery is None or delivery.is_like(ahead.map_side.delivery),
+        }
+        others = [what for what, is_same in assumed.items() if not is_same]
+        if others:
+            log.info("what was read ahead for epoch %d is dropped: %s changed", site.number, ", ".join(others))
+            self._drop_ahead()
 
     def _drop_ahead(self) -> None:
         """Nobody wants what was read ahead."""

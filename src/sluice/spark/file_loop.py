@@ -216,9 +216,7 @@ class FileLoop:
         files = [tracker.files_after(count) for tracker, count in zip(self._trackers, counts, strict=True)]
         known = [listed for listed in files if listed is not None]
         if len(known) == len(files) and any(known) and not self._stopping.is_set():
-            self._describe_jobs(after_next=True)
             self._read_ahead(split, _rows_of(known))
-            self._describe_jobs()
 
     def _note_trigger(self, began: float, looked: float, took: float) -> None:
         record = self._epochs.checkpoint.newest
@@ -238,9 +236,9 @@ class FileLoop:
             self._message = _WAITING
             self._stopping.wait(max(2 * took, *(tracker.poll_s for tracker in self._trackers)))
 
-    def _describe_jobs(self, after_next: bool = False) -> None:
+    def _describe_jobs(self) -> None:
         """So that Spark's pages tell what runs, and a stop cancels it."""
-        batch = self._epochs.record.batch + 1 + after_next
+        batch = self._epochs.record.batch + 1
         lines = [f"{name} = {value}" for name, value in self._whose.items() if name != "name"]
         title = [self._whose["name"]] if self._whose["name"] else []
         self._context.setJobGroup(self._group, "<br/>".join([*title, *lines, f"batch = {batch}"]), True)

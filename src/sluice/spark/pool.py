@@ -2,7 +2,7 @@
 
 Executors are asked for and given back through the `SparkContext`, which passes it on to the cluster manager. All
 queries of a context say which executors have their sites and when they run an epoch: none is given back that anybody
-uses, nor while shuffle files of an epoch may lie on it.
+uses, nor while shuffle files of an epoch may lie on it. What was read ahead for an epoch Spark reads again.
 """
 
 from __future__ import annotations

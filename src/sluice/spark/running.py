@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 
@@ -15,9 +15,11 @@ from pyspark.sql import SparkSession
 
 from sluice.engine.epochs import Epochs
 from sluice.engine.plan_changes import ChangeRequest
+from sluice.engine.split import SplitTask
 from sluice.model.clock import Clock
 from sluice.model.errors import CheckpointError, QueryError
 from sluice.model.plan.plan import Plan
+from sluice.sources.input_files import InputFile
 from sluice.spark.callbacks import as_error
 from sluice.spark.checked_query import CheckedQuery
 from sluice.spark.exchange import Sites
@@ -27,6 +29,7 @@ from sluice.spark.file_loop import FileLoop
 from sluice.spark.idling import IDLE, Failing, Idling
 from sluice.spark.listener_events import ListenerEvents
 from sluice.spark.query_checkpoint import QueryCheckpoint
+from sluice.spark.sinks import BatchSink
 from sluice.spark.streaming_feed import StreamingFeed
 
 log = logging.getLogger(__name__)
@@ -59,7 +62,7 @@ class RunningQuery:
         """Files are found here; all else Structured Streaming has to read."""
         sparks_part = self._checkpoint.sparks_part
         if sparks_part is None:
-            return FileLoop(self._query, self.id, self.epochs, self._take_in, self.sites.read_ahead, self._fail)
+            return FileLoop(self._query, self.id, self.epochs, self._take_in, self._read_ahead, self._fail)
         return StreamingFeed(self._query, sparks_part, self.epochs, self._take_in)
 
     def _choose_events(self) -> ListenerEvents | None:
@@ -114,6 +117,11 @@ class RunningQuery:
         except BaseException as failure:
             self._cause = failure
             raise
+
+    def _read_ahead(self, split: SplitTask, files: Sequence[InputFile]) -> None:
+        """Have the next epoch's map tasks begin, unless Spark runs jobs for a sink: those would come after them."""
+        if not any(isinstance(sink, BatchSink) for sink in self.epochs.standing.flow.sinks):
+            self.sites.read_ahead(split, files)
 
     def _tell_epoch(self) -> None:
         """Tell Spark's listeners of the newest epoch."""
