@@ -214,9 +214,9 @@ class FileLoop:
         """Have the next epoch's map tasks begin if its files are known by now: those that this one, which takes so many
         of each source in, leaves of the last look. `split` is how their rows are split."""
         files = [tracker.files_after(count) for tracker, count in zip(self._trackers, counts, strict=True)]
-        known = [listed for listed in files if listed is not None]
-        if len(known) == len(files) and any(known) and not self._stopping.is_set():
-            self._read_ahead(split, _rows_of(known))
+        next_files = [listed for listed in files if listed is not None]
+        if len(next_files) == len(files) and any(next_files) and not self._stopping.is_set():
+            self._read_ahead(split, _rows_of(next_files))
 
     def _note_trigger(self, began: float, looked: float, took: float) -> None:
         record = self._epochs.checkpoint.newest
