@@ -15,7 +15,7 @@ from sluice.model.plan.plan import Plan, Reader
 from sluice.model.plan.steps import Step, TableJoin, columns_before
 from sluice.model.plan.stream import BY_SPARK, HASH_COLUMN, TIME_COLUMN, Project, plain_column
 from sluice.operators import operator
-from sluice.operators.protocol import FreezableOperator, Operator
+from sluice.operators.protocol import FreezableOperator, Operator, TableOperator
 from sluice.operators.row_hashing import RowHashing
 from sluice.state.inputs import InputLayouts
 from sluice.state.segment import Layout
@@ -87,6 +87,16 @@ class CompiledPlan:
         if node not in self._operators:
             self._operators[node] = operator(self.plan.nodes[node].spec)
         return self._operators[node]
+
+    @cached_property
+    def by_time(self) -> frozenset[int]:
+        """The operators that may have results without new rows."""
+        return frozenset(node for node in range(len(self.plan.nodes)) if self.operator(node).by_time)
+
+    @cached_property
+    def tables(self) -> frozenset[int]:
+        """The operators of which all is shown after each epoch."""
+        return frozenset(node for node in range(len(self.plan.nodes)) if _shows_table(self.operator(node)))
 
     @cached_property
     def readers(self) -> tuple[dict[InputNumber, tuple[Reader, ...]], ...]:
@@ -256,6 +266,10 @@ class CompiledPlan:
         if origin < len(sources):
             return sources[origin].schema
         return self.plan.nodes[origin - len(sources)].spec.output_schema()
+
+
+def _shows_table(operator: Operator) -> bool:
+    return isinstance(operator, TableOperator) and operator.shows_all
 
 
 def _member(way: Way, origin: pa.Schema) -> Member | None:

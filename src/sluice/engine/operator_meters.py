@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from sluice.model.clock import Clock
 from sluice.model.epoch.work_stats import OperatorWork
 
@@ -15,16 +12,15 @@ class Meter:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.rows_in = self.rows_out = 0
-        self.seconds = self.through_at = 0.0
+        self.seconds = self.through_at = self._started = 0.0
 
-    @contextmanager
-    def measure(self) -> Iterator[None]:
-        """The processor time inside the `with` is this operator's."""
-        started = self._clock.process_time()
-        try:
-            yield
-        finally:
-            self.seconds += self._clock.process_time() - started
+    def begin(self) -> None:
+        """From now on the processor time is this operator's."""
+        self._started = self._clock.process_time()
+
+    def pause(self) -> None:
+        """Until it begins again, it is not."""
+        self.seconds += self._clock.process_time() - self._started
 
     def end_turn(self) -> None:
         """The operator is through with a turn's rows."""

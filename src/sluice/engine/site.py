@@ -74,6 +74,8 @@ class _SiteEpoch:
         self.emulated_seconds = 0.0
         self.meters = OperatorMeters(clock)
         self.by_unit = UnitStats(self.holdings.unit_numbers)
+        self._counted: dict[InputNumber, tuple[Run, Ranges, tuple[np.ndarray, np.ndarray]]] = {}
+        """How many rows units have in a run, as it was counted last for each input."""
         self.orders = SiteOrders.of(task.instructions, task.routing)
         self.freezing = SiteFreezing(task, self.orders, self.level, self.share.frozen, self.by_unit, clock)
 
@@ -89,12 +91,15 @@ class _SiteEpoch:
         cleaning = self.clock.monotonic()
         yield from self._clean_up(transaction, self.level.retention(cohorts))
         cleaning = self.clock.monotonic() - cleaning
+        sizes = transaction.pending_bytes()
         for input_, run in (*new.items(), *self.probe_only.items()):
-            places, rows = self.level.count(input_, run, self.held)
+            places, rows = self._count(input_, run, self.held)
             self.by_unit.rows[places] += rows
             if self.level.readers[input_][0].input == 0:
                 self.by_unit.first_rows[places] += rows
-        schedule = self._schedule(cohorts, new, transaction, cleaning)
+            if run is new.get(input_):
+                sizes[places] += rows * (run.rows.nbytes / max(1, len(run)))
+        schedule = self._schedule(cohorts, sizes, transaction, cleaning)
         for units, newest in schedule:
             yield from self._turn(units, newest, new, transaction)
         for node in self.level.tables:
@@ -168,20 +173,25 @@ class _SiteEpoch:
         cohorts.sort(key=lambda cohort: [-inf if t is None else t for t in cohort[1]])
         return [*cohorts, (rest, self.task.before.reached_at(self.level.number))] if rest else cohorts
 
+    def _count(self, input_: InputNumber, run: Run, units: Ranges) -> tuple[np.ndarray, np.ndarray]:
+        """Those of some units that are of an input's fragment, and their rows in a run. Mostly one turn takes in what
+        has come, and it has been counted."""
+        known = self._counted.get(input_)
+        if known is None or known[0] is not run or known[1] != units:
+            known = self._counted[input_] = run, units, self.level.count(input_, run, units)
+        return known[2]
+
     def _schedule(
-        self, cohorts: list[Cohort], new: dict[InputNumber, Run], transaction: Transaction, spent: float
+        self, cohorts: list[Cohort], sizes: np.ndarray, transaction: Transaction, spent: float
     ) -> UnitSchedule:
-        """Whose turn it is, in the time that is left; some was `spent` on cleaning up."""
+        """Whose turn it is, in the time that is left, if input of these `sizes` is here for each unit; some was `spent`
+        on cleaning up."""
         directives = self.task.directives
         costs = directives.costs[self.site] if directives.costs else None
         part = directives.level_shares[self.level.number]
         share = None if directives.seconds is None else directives.seconds * part
         if share is not None:
             share -= min(spent, CLEANING_FRACTION * share)
-        sizes = transaction.pending_bytes()
-        for input_, run in new.items():
-            places, count = self.level.count(input_, run, self.held)
-            sizes[places] += count * (run.rows.nbytes / max(1, len(run)))
         rows = self.by_unit.rows + transaction.pending_rows()
         limits = Limits(share, directives.backlog * part, costs, directives.patient)
         by_time = bool(self.level.by_time)
@@ -205,7 +215,7 @@ class _SiteEpoch:
             rows_by_input = {g: run for g, run in inputs.items() if run is not None}
             probing = self._probe_only_rows(units)
         for input_, run in (*rows_by_input.items(), *probing.items()):
-            places, rows = self.level.count(input_, run, units)
+            places, rows = self._count(input_, run, units)
             self.by_unit.done[places] += rows
         staged: set[InputNumber] = set()
         for node in self._nodes_with_work(units, newest, rows_by_input.keys() | probing.keys(), transaction):
@@ -309,16 +319,20 @@ class _SiteEpoch:
     def _send_results(self, node: int, results: Iterator[ResultBatch]) -> Generator[Blob, None, int]:
         """Results of an operator go to sinks and to the operators above; how many they were."""
         meter, result_count = self.meters[node], 0
+        meter.begin()
         while True:
-            with self.stopwatch.measure("kernel"), meter.measure():
+            with self.stopwatch.measure("kernel"):
                 batch = next(results, None)
             if batch is None:
                 break
             result_count += batch[1].num_rows
             self.by_unit.add_results(self.level.directory(node).unit_of(batch[0]))
-            with meter.measure():
-                blobs = self.results.send(node, batch)
-            yield from blobs
+            blobs = self.results.send(node, batch)
+            if blobs:  # whoever takes them takes the time that this takes
+                meter.pause()
+                yield from blobs
+                meter.begin()
+        meter.pause()
         meter.rows_out += result_count
         return result_count
 

@@ -19,7 +19,7 @@ from sluice.model.plan.table_lookup import version_bound
 from sluice.model.routing.directory import Directory
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, single_unit
-from sluice.operators.protocol import FreezableOperator, Operator, TableOperator
+from sluice.operators.protocol import FreezableOperator, Operator
 from sluice.state.inputs import KEEPS_ALL, Holdings, Retention
 from sluice.state.scheduling import Cohort
 from sluice.state.segment import counts
@@ -41,9 +41,9 @@ class SiteLevel:
         self.holdings = self._holdings()
         self.nodes = sorted({reader.node for input_ in self.holdings.layouts for reader in self.readers[input_]})
         self.operators: Mapping[int, Operator] = LazyMapping(self.nodes, self.compiled.operator)
-        self.by_time = [node for node in self.nodes if self.operators[node].by_time]
+        self.by_time = [node for node in self.nodes if node in self.compiled.by_time]
         """The operators that may have results without new rows."""
-        self.tables = [node for node in self.nodes if _shows_table(self.operators[node])]
+        self.tables = [node for node in self.nodes if node in self.compiled.tables]
         """The operators of which all is shown after each epoch."""
         shared = tuple(single_unit(routing.index_of(unit.unit))[0] for unit in routing.shared if site in unit.holders)
         self.shared = intersect(shared, self.holdings.units)
@@ -167,10 +167,6 @@ class SiteLevel:
         """The fragments that these units are of."""
         ends = np.array([directory.range[1] for directory in self.routing.directories])
         return set(np.unique(np.searchsorted(ends, numbers(units), side="right")).tolist())
-
-
-def _shows_table(operator: Operator) -> bool:
-    return isinstance(operator, TableOperator) and operator.shows_all
 
 
 def _cohort_of(cohorts: Sequence[Cohort], units: int) -> np.ndarray:

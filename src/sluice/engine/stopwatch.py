@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 from sluice.model.clock import Clock
 
@@ -31,17 +30,20 @@ class Stopwatch:
         self._phases: list[str] = []
         self._since = 0.0
 
-    @contextmanager
-    def measure(self, phase: str) -> Iterator[None]:
+    def measure(self, phase: str) -> AbstractContextManager[None]:
         """The time inside the `with` is this phase's, except what is measured as another one within."""
+        return _Phase(self, phase)
+
+    def begin(self, phase: str) -> None:
+        """From now on the time is this phase's."""
         self._book()
         self._phases.append(phase)
         self.seconds.setdefault(phase, 0.0)
-        try:
-            yield
-        finally:
-            self._book()
-            self._phases.pop()
+
+    def end(self) -> None:
+        """The time is again that of the phase around the one that began last."""
+        self._book()
+        self._phases.pop()
 
     def _book(self) -> None:
         """Give the time since the last look to the innermost phase."""
@@ -49,3 +51,18 @@ class Stopwatch:
         if self._phases:
             self.seconds[self._phases[-1]] += now - self._since
         self._since = now
+
+
+class _Phase(AbstractContextManager[None]):
+    """A phase that is measured: many are, of a few microseconds each, and a generator would take as long as they."""
+
+    __slots__ = ("_phase", "_stopwatch")
+
+    def __init__(self, stopwatch: Stopwatch, phase: str) -> None:
+        self._stopwatch, self._phase = stopwatch, phase
+
+    def __enter__(self) -> None:
+        self._stopwatch.begin(self._phase)
+
+    def __exit__(self, *failure: object) -> None:
+        self._stopwatch.end()

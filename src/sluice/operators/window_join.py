@@ -27,6 +27,8 @@ from sluice.state.segment import Layout
 
 Runs = Sequence[Run]
 BYTES_AT_ONCE = 256 << 20
+LEAST_AT_ONCE = 1024
+"""Results that are made at a time however large they are."""
 
 
 @dataclass(frozen=True)
@@ -237,9 +239,11 @@ class WindowJoin:
 
     def _results_at_once(self, partial: _Combinations, runs: list[Run]) -> int:
         """How many results to make at a time: as many as fit a bounded number of bytes, for rows of average size."""
+        if len(partial.hashes) * max(map(len, runs), default=0) <= LEAST_AT_ONCE:
+            return LEAST_AT_ONCE  # there are no more to make
         sides = [f.runs for f in partial.legs.values()] + [runs]
         wide = sum(sum(r.rows.nbytes for r in side) / max(1, sum(len(r) for r in side)) for side in sides)
-        return max(1024, min(PAIRS_AT_ONCE, int(BYTES_AT_ONCE / max(wide, 1.0))))
+        return max(LEAST_AT_ONCE, min(PAIRS_AT_ONCE, int(BYTES_AT_ONCE / max(wide, 1.0))))
 
     def _add_leg(
         self, partial: _Combinations, leg: int, runs: list[Run], low: np.ndarray, high: np.ndarray

@@ -120,6 +120,8 @@ def encode_blocks(layout: Layout, run: Run, counts: np.ndarray, whole: pa.Buffer
 
     `counts` are the rows of its units and `whole` the run's bytes: most are small, and one block.
     """
+    if len(whole) < BLOCK_BYTES:
+        return [(Block(len(run), len(whole), checksum(whole)), whole)]
     size, largest = (max(each, len(whole) // MOST_BLOCKS) for each in (BLOCK_BYTES, LARGEST_BLOCK_BYTES))
     row_bytes = len(whole) / max(1, len(run))
     begins = np.cumsum(counts) - counts

@@ -128,6 +128,8 @@ class Transaction:
         self._turn: Ranges = ()
         self._turn_bytes = 0
         self._added: dict[InputNumber, list[Run]] = {}
+        self._passed_over: Mapping[InputNumber, Retention] | None = None
+        """By which retention it was let go last of what nobody needs; None after a turn."""
         self.findings: tuple[HashProfile | RowsBelow, ...] = ()
 
     @property
@@ -182,7 +184,7 @@ class Transaction:
     def begin_turn(self, units: Ranges) -> None:
         """From here on, until `end_turn`, it is about these units alone."""
         self._expect(_Phase.BETWEEN_TURNS, "a turn begins")
-        self._phase, self._turn, self._turn_bytes = _Phase.IN_TURN, units, 0
+        self._phase, self._turn, self._turn_bytes, self._passed_over = _Phase.IN_TURN, units, 0, None
 
     def runs(self, input_: InputNumber, span: tuple[int, int] | None) -> list[Run]:
         """The runs of an input's state with rows inside a time span, opened where they lie."""
@@ -250,6 +252,9 @@ class Transaction:
         longer than its window most have met all their partners), and of runs of before as wholes, which are not read
         for that."""
         self._expect(_Phase.BETWEEN_TURNS, "rows are passed over")
+        if retention is self._passed_over:
+            return
+        self._passed_over = retention
         for run in self._runs.let_go(lambda run: retention[run.segment.input].needed_part(run) is not None):
             self._open_runs.close(run.segment.id)
             self._tiers.drop(run.segment.id)

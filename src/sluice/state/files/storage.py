@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -175,18 +175,25 @@ class Storage:
     def _finishing(self, name: str) -> Callable[[], None]:
         return lambda: about_to("finish", self.path(name))
 
-    @contextmanager
-    def _announce(self, operation: str, name: str) -> Iterator[None]:
+    def _announce(self, operation: str, name: str) -> AbstractContextManager[None]:
         about_to(operation, self.path(name))
-        with self._translate_errors(operation, name):
-            yield
+        return self._translate_errors(operation, name)
 
-    @contextmanager
-    def _translate_errors(self, operation: str, name: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as problem:
-            raise StorageError.of(operation, self.path(name), problem) from problem
+    def _translate_errors(self, operation: str, name: str) -> AbstractContextManager[None]:
+        return _TranslatedErrors(operation, self.path(name))
+
+
+class _TranslatedErrors(AbstractContextManager[None]):
+    """Says of an error of the system in which operation on which file it was."""
+
+    __slots__ = ("_operation", "_path")
+
+    def __init__(self, operation: str, path: str) -> None:
+        self._operation, self._path = operation, path
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        if isinstance(problem, OSError):
+            raise StorageError.of(self._operation, self._path, problem) from problem
 
 
 def _open(uri: str) -> Files:
