@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from itertools import pairwise
 from typing import Any
 from unittest import mock
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from specs import KEYS
 
 from sluice.kernels import grouping
-from sluice.kernels.grouping import Groups, encode_texts, group_rows, hash_group_keys
+from sluice.kernels.grouping import Groups, encode_texts, find_mixed_stretches, group_rows, hash_group_keys
 from sluice.kernels.hashing import hash_keys
 
 OTHER_NAN = float(np.array([0xFFF8000000000001], "u8").view("f8")[0])
@@ -119,3 +120,12 @@ def test_hashes_of_group_keys_depend_on_the_key_alone(key_columns):
 def test_hashes_tell_nulls_from_what_stands_in_for_them():
     one, other = pa.array([0, None, 0, None]), pa.array(["", "", None, None])
     assert len(set(hash_group_keys([one, other]).tolist())) == 4
+
+
+@given(st.data(), keys())
+def test_stretches_are_mixed_where_they_hold_more_than_one_key(data, columns_):
+    count = len(columns_[0])
+    starts = sorted({0, *data.draw(st.lists(st.integers(0, count - 1), max_size=5))} if count else set())
+    rows = list(zip(*([key_of(v) for v in column.to_pylist()] for column in columns_), strict=True))
+    mixed = [len(set(rows[a:b])) > 1 for a, b in pairwise([*starts, count])]
+    assert find_mixed_stretches(columns_, np.array(starts, dtype=np.int64)).tolist() == mixed

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 from specs import KEYS
 
+from sluice.kernels import probe
 from sluice.kernels.hashing import hash_keys
 from sluice.kernels.order import TimeScale, hash_part, order_key, sorting
 from sluice.kernels.probe import Run, pairs
@@ -52,6 +55,19 @@ def test_pairs_are_exactly_those_of_a_nested_loop(data, hash_list, span, at_once
         if g == h and low[p] <= t <= low[p] + wide
     ]
     assert sorted(found) == sorted(expected)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.sets(st.integers(0, 9)), st.sampled_from([0, 1, 32]))
+def test_rows_of_hashes_are_the_same_looked_up_and_merged(own, asked, long_run):
+    scattered = [hash_ * 429_496_729 for hash_ in own]
+    run = run_of(scattered, [0] * len(own))
+    hashes = np.array(sorted(asked), dtype=np.uint32) * np.uint32(429_496_729)
+    with mock.patch.object(probe, "LONG_RUN", long_run):
+        of, first, end = run.places_of(hashes)
+    found = {int(hashes[o]): (int(a), int(b)) for o, a, b in zip(of, first, end, strict=True) if b > a}
+    every = run.hashes.tolist()
+    expected = {h: (every.index(h), every.index(h) + every.count(h)) for h in hashes.tolist() if h in every}
+    assert found == expected
 
 
 @given(st.data(), hashes)

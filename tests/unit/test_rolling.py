@@ -49,8 +49,8 @@ def contents_of(column: pa.Array, starts: list[int], wanted: list[int], k: int) 
     return [values[max(max(s for s in starts if s <= p), p - k + 1) : p + 1] for p in wanted]
 
 
-@given(st.data(), columns(sorted(VALUES)), st.integers(1, 50), st.sampled_from([0, 1, 256]))
-def test_rolling_aggregates_are_those_of_each_window(data, column, cells, few):
+@given(st.data(), columns(sorted(VALUES)), st.integers(1, 50), st.sampled_from([0, 1, 256]), st.sampled_from([1, 64]))
+def test_rolling_aggregates_are_those_of_each_window(data, column, cells, few, alike):
     """Also where windows are taken in small pieces and long runs are cut up."""
     starts, wanted, k = data.draw(stretches(column))
     rows = pa.record_batch({"unused": pa.nulls(len(column)), "v": column})
@@ -59,6 +59,7 @@ def test_rolling_aggregates_are_those_of_each_window(data, column, cells, few):
     with (
         mock.patch.object(windows, "CELLS_AT_ONCE", cells),
         mock.patch.object(windows, "SHORT_ROW_CELLS", few),
+        mock.patch.object(windows, "FEW_COLUMNS", alike),
         mock.patch.object(moments, "SHORT_ROW_CELLS", few),
     ):
         try:

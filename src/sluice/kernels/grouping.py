@@ -128,6 +128,22 @@ def hash_group_keys(columns: Sequence[pa.Array], *, rows: int | None = None) -> 
     return hashes
 
 
+def find_mixed_stretches(columns: Sequence[pa.Array], starts: np.ndarray) -> np.ndarray:
+    """Which stretches of neighbouring rows hold more than one key, as groups see them; each goes up to the next one's
+    start.
+
+    >>> find_mixed_stretches([pa.array([1, 1, None, 2, 3])], np.array([0, 2, 3])).tolist()
+    [False, False, True]
+    """
+    mixed = np.zeros(len(starts), dtype=bool)
+    if not columns:
+        return mixed
+    differs = _changes([word for column in columns for word in _words(column)])
+    differs[starts] = False
+    mixed[np.searchsorted(starts, np.flatnonzero(differs), side="right") - 1] = True
+    return mixed
+
+
 def find_equal_keys(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> np.ndarray:
     """Whether the i-th key of one list equals the i-th of another, as groups see them.
 

@@ -75,3 +75,15 @@ def changes(values: np.ndarray) -> np.ndarray:
     begins = np.ones(len(values), dtype=bool)
     begins[1:] = values[1:] != values[:-1]
     return begins
+
+
+def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The numbers from each start on, so many of each, one range after the other.
+
+    >>> ranges(np.array([5, 10, 2]), np.array([2, 0, 3])).tolist()
+    [5, 6, 2, 3, 4]
+    """
+    ends = np.cumsum(counts)
+    numbers = np.repeat(starts - (ends - counts), counts)
+    numbers += np.arange(len(numbers))
+    return numbers

@@ -19,6 +19,11 @@ SMALL_RUN = 4
 """The hashes of a run that has so many times fewer rows than there are probes are looked up among the probes first."""
 
 
+LONG_RUN = 32
+"""In a run that has so many times more rows than there are hashes, each is looked up; else the two are merged."""
+_TICKS = np.uint64(0xFFFFFFFF)
+
+
 @dataclass(frozen=True)
 class Run:
     """Rows sorted by hash and time (see `order`): the sorted numbers, the event times and all columns.
@@ -64,6 +69,25 @@ class Run:
             whole=self,
             start=start,
         )
+
+    def places_of(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Which of some hashes, all different and in order, the run may have, and from where to where its rows of each
+        are."""
+        if len(self) > LONG_RUN * len(hashes):
+            first, last = np.array(self.hash_span, dtype=np.uint32)
+            of = np.arange(np.searchsorted(hashes, first), np.searchsorted(hashes, last, side="right"))
+            upper = upper_half(hashes[of])
+            return of, np.searchsorted(self.order, upper), np.searchsorted(self.order, upper | _TICKS, side="right")
+        own = self.hashes
+        edges = np.append(np.flatnonzero(changes(own)), len(self))
+        own = own[edges[:-1]]
+        # a stable sort merges what is sorted already, in less time than binary searches take
+        both = np.concatenate([own, hashes])
+        order = np.argsort(both, kind="stable")
+        both = both[order]
+        pairs = np.flatnonzero(both[1:] == both[:-1])
+        met = order[pairs]
+        return order[pairs + 1] - len(own), edges[met], edges[met + 1]
 
     def order_by(self, ordering: Ordering) -> ValueOrder:
         """The rows in the order of their values, which is made once and stays with the run."""

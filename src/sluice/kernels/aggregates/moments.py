@@ -43,16 +43,8 @@ class Moments:
         column = rows.column(self.column)
         values = [_doubles(column)] if column.null_count == 0 else [_doubles(column), valid(column).astype(np.float64)]
         with np.errstate(all="ignore"):
-            newer, older, reaching = windows.running(values, scan)
-            first, cut, last = windows.first[reaching], windows.cut[reaching], windows.last[reaching]
-            if column.null_count:
-                present = valid(column)
-                counts = windows.between(present, first, cut), windows.between(present, cut, last + 1)
-            else:
-                counts = cut - first, last + 1 - cut
-            _, mean, m2 = combine((counts[0], *older), (counts[1], *(array[reaching] for array in newer)))
-        newer[0][reaching], newer[1][reaching] = mean, m2
-        return [pa.array(array) for array in newer]
+            mean, m2, *_ = windows.combine(values, scan, _unite_running)
+        return [pa.array(mean), pa.array(m2)]
 
     def spread(self, partials: pa.RecordBatch, *, sample: bool, root: bool) -> pa.Array:
         """Variances or, by their root, standard deviations; those of a sample are null for a single value."""
@@ -95,8 +87,25 @@ def combine(a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> tuple[np.ndarra
     return count, mean, a[2] + b[2] + between
 
 
+def _unite_running(older: Arrays, old_rows: np.ndarray, newer: Arrays, new_rows: np.ndarray) -> Arrays:
+    """Running results of older and of newer rows together; all of these rows count unless the results say how many."""
+    if len(older) > 2:
+        count, mean, m2 = combine((older[2], *older[:2]), (newer[2], *newer[:2]))
+        return [mean, m2, count]
+    share = new_rows / (old_rows + new_rows)
+    distance = newer[0] - older[0]
+    between = distance * distance
+    between *= share * old_rows
+    between += older[1]
+    between += newer[1]
+    distance *= share
+    distance += older[0]
+    return [distance, between]
+
+
 def scan(cells: Arrays) -> Arrays:
-    """Running mean and m2 down each column of values; a second array of 0 and 1, if given, says which values count."""
+    """Running mean and m2 down each column of values. A second array of 0 and 1, if given, says which values count;
+    then a third result is how many did."""
     steps, columns = cells[0].shape
     if steps > SHORT_ROW_CELLS and columns < 4 * SHORT_ROW_CELLS:
         return _scan_long(cells)
@@ -107,19 +116,21 @@ def _scan_stepwise(cells: Arrays) -> Arrays:
     """Welford's method, one step of all columns at a time."""
     values = cells[0]
     mean, m2 = np.zeros_like(values), np.zeros_like(values)
+    counts = [np.zeros_like(values)] if len(cells) > 1 else []
     now, squares, seen = np.zeros(values.shape[1]), np.zeros(values.shape[1]), np.zeros(values.shape[1])
     for step, row in enumerate(values):
         distance = row - now
         if len(cells) > 1:
             distance *= cells[1][step]
             seen += cells[1][step]
+            counts[0][step] = seen
             now = now + distance / np.maximum(seen, 1.0)
         else:
             now = now + distance / (step + 1)
         distance *= row - now
         squares += distance
         mean[step], m2[step] = now, squares
-    return [mean, m2]
+    return [mean, m2, *counts]
 
 
 def _scan_long(cells: Arrays) -> Arrays:
@@ -130,14 +141,15 @@ def _scan_long(cells: Arrays) -> Arrays:
     weights = cells[1] if len(cells) > 1 else np.ones_like(cells[0])
     pieces = [_side_by_side(array, outer, inner) for array in (cells[0], weights)]
     shape = (inner, outer, columns)
-    mean, m2 = (array.reshape(shape) for array in _scan_stepwise(pieces))
-    local = np.cumsum(pieces[1], axis=0).reshape(shape), mean, m2
+    mean, m2, count = (array.reshape(shape) for array in _scan_stepwise(pieces))
+    local = count, mean, m2
     before = [np.zeros((outer, columns)) for _ in local]
     for piece in range(1, outer):
         carried = combine([array[piece - 1] for array in before], [array[-1, piece - 1] for array in local])
         for array, value in zip(before, carried, strict=True):
             array[piece] = value
-    _, *whole = combine(before, local)
+    count, mean, m2 = combine(before, local)
+    whole = [mean, m2] if len(cells) == 1 else [mean, m2, count]
     return [array.transpose(1, 0, 2).reshape(outer * inner, columns)[:steps] for array in whole]
 
 
