@@ -49,6 +49,10 @@ class _Rows:
             return self
         return _Rows(self.hashes[at], self.times[at], pc.take(self.rows, pa.array(at), boundscheck=False))
 
+    def select(self, names: list[str]) -> _Rows:
+        """The rows with some of their columns."""
+        return _Rows(self.hashes, self.times, self.rows.select(names))
+
     def part(self, start: int, stop: int) -> _Rows:
         """The rows from one place to another, nothing copied."""
         return _Rows(self.hashes[start:stop], self.times[start:stop], self.rows.slice(start, stop - start))
@@ -132,6 +136,7 @@ class LastRowsGroupBy:
         self.aggregated = list(dict.fromkeys(a.column for a in spec.aggregates if a.column))
         self.needed = pa.schema([spec.stream.schema.field(name) for name in spec.columns_read(0)])
         self.kept = spec.count - 1
+        self.head = self.schema.names[: len(self.schema) - len(spec.aggregates)]
 
     def exchange_schema(self, input_: int) -> pa.Schema:
         return self.needed
@@ -256,7 +261,7 @@ class LastRowsGroupBy:
         if shared.any():  # what was found may be of another group, so these go apart
             mixed = np.repeat(shared, sizes)
             yield self._aggregate_shared_hashes(turn.take(np.flatnonzero(mixed)), shared, stretches, done)
-            turn, asked = turn.take(np.flatnonzero(~mixed)), np.where(shared, 0, sizes)
+            turn, asked = turn.select(self.head).take(np.flatnonzero(~mixed)), np.where(shared, 0, sizes)
         at = ranges(ends - asked, asked)
         aggregates = self.aggregation.aggregate_newest(values.select(self.aggregated), starts, at, self.spec.count)
         yield self._with_groups(turn, aggregates)
@@ -281,8 +286,7 @@ class LastRowsGroupBy:
 
     def _with_groups(self, rows: _Rows, aggregates: pa.RecordBatch) -> ResultBatch:
         """The rows' results."""
-        names = [f.name for f in self.schema][: len(self.schema) - len(self.spec.aggregates)]
-        columns = [*rows.rows.select(names).columns, *aggregates.columns]
+        columns = [*rows.rows.select(self.head).columns, *aggregates.columns]
         return rows.hashes, pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _stretches(self, hashes: np.ndarray, runs: list[Run], done: int | None) -> list[_Stretches]:
