@@ -16,7 +16,15 @@ from hypothesis import strategies as st
 from specs import KEYS
 
 from sluice.kernels import grouping
-from sluice.kernels.grouping import Groups, encode_texts, find_mixed_stretches, group_rows, hash_group_keys
+from sluice.kernels.grouping import (
+    Groups,
+    NumberedGroups,
+    encode_texts,
+    find_mixed_stretches,
+    group_rows,
+    hash_group_keys,
+    number_groups,
+)
 from sluice.kernels.hashing import hash_keys
 
 OTHER_NAN = float(np.array([0xFFF8000000000001], "u8").view("f8")[0])
@@ -129,3 +137,60 @@ def test_stretches_are_mixed_where_they_hold_more_than_one_key(data, columns_):
     rows = list(zip(*([key_of(v) for v in column.to_pylist()] for column in columns_), strict=True))
     mixed = [len(set(rows[a:b])) > 1 for a, b in pairwise([*starts, count])]
     assert find_mixed_stretches(columns_, np.array(starts, dtype=np.int64)).tolist() == mixed
+
+
+NARROW = {
+    "int8": (pa.int8(), st.sampled_from([-128, 0, 127])),
+    "uint8": (pa.uint8(), st.sampled_from([0, 128, 255])),
+    "uint64": (pa.uint64(), st.sampled_from([0, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])),
+    "int64": (pa.int64(), st.sampled_from([-(1 << 63), -2, 0, 1, 3, (1 << 63) - 1])),
+    "bool": (pa.bool_(), st.booleans()),
+    "time": (pa.timestamp("us", "UTC"), st.sampled_from([-1, 0, 2])),
+    "day": (pa.date32(), st.sampled_from([-1, 0, 2])),
+    "text": (pa.string(), st.sampled_from(["", "a", "bc"])),
+}
+
+
+@st.composite
+def narrow_keys(draw: st.DrawFn) -> list[pa.Array]:
+    """One to three key columns, some cut out of longer arrays, so long that most ranges are narrow."""
+    count = draw(st.sampled_from([1, 5, 200, 2000]))
+    result = []
+    for kind in draw(st.lists(st.sampled_from(sorted(NARROW)), min_size=1, max_size=3)):
+        type_, values = NARROW[kind]
+        few = draw(st.lists(values, min_size=1, max_size=12))
+        result.append(pa.array((few * (count + 2))[: count + 2], type_).slice(1, count))
+    return encode_texts(result)
+
+
+@given(narrow_keys())
+def test_groups_by_number_are_those_by_hash(key_columns):
+    by_number, by_hash = number_groups(key_columns), group_rows(key_columns)
+    if by_number is None:
+        return
+    assert_groups(by_number, key_columns)
+    same = by_number.ids[by_hash.first]  # the number by which the groups of one go in the other
+    values = np.arange(len(key_columns[0])) * 7 % 11
+    assert by_number.sizes[same].tolist() == by_hash.sizes.tolist()
+    assert by_number.add_up(values)[same].tolist() == by_hash.add_up(values).tolist()
+    for least in (np.minimum, np.maximum):
+        assert by_number.find_extreme(least, values)[same].tolist() == by_hash.find_extreme(least, values).tolist()
+
+
+def test_extremes_of_groups_by_number_pass_nan_over_or_keep_it():
+    groups, values = number_groups([pa.array([3, 4, 3, 4])]), np.array([NAN, 2.0, 1.0, NAN])
+    assert groups is not None
+    assert groups.find_extreme(np.fmin, values).tolist() == [1.0, 2.0]
+    assert np.isnan(groups.find_extreme(np.maximum, values)).all()
+
+
+def test_keys_are_numbered_if_their_range_is_narrow_and_nothing_is_null():
+    def is_numbered(*columns: pa.Array) -> bool:
+        return isinstance(number_groups(list(columns)), NumberedGroups)
+
+    rows = 1000
+    wide, narrow = pa.array(range(0, 3 * rows, 3)), pa.array(range(rows))
+    assert is_numbered(narrow) and is_numbered(narrow.cast(pa.uint16()), pa.array([True] * rows))
+    assert not is_numbered(wide) and not is_numbered(narrow, narrow)
+    assert not is_numbered(pa.array([None, *range(rows - 1)])) and not is_numbered(narrow.cast(pa.float64()))
+    assert not is_numbered() and not is_numbered(pa.array([], pa.int64()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sluice.kernels.grouping import Groups
+from sluice.kernels.grouping import Groups, SortedGroups
 from sluice.kernels.order import changes, sorting
 
 
@@ -21,7 +21,7 @@ def group_sessions(ids: np.ndarray, starts: np.ndarray, lasts: np.ndarray, gap: 
     ids, starts, lasts = ids[order], starts[order], lasts[order]
     begins = changes(ids)
     begins[1:] |= starts[1:] > _greatest_so_far(ids, lasts)[:-1] + gap
-    return Groups(order, np.append(np.flatnonzero(begins), len(ids)))
+    return SortedGroups(order, np.append(np.flatnonzero(begins), len(ids)))
 
 
 def _greatest_so_far(ids: np.ndarray, values: np.ndarray) -> np.ndarray:

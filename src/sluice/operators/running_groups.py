@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sluice.kernels.aggregation import Aggregation
 from sluice.kernels.existence import find_candidates
-from sluice.kernels.grouping import Groups, encode_texts, group_rows, hash_group_keys
+from sluice.kernels.grouping import Groups, encode_texts, group_rows, hash_group_keys, number_groups
 from sluice.kernels.probe import Run, cut_by_hash
 from sluice.model.epoch.times import Times
 from sluice.model.plan.running_groups import RunningGroups
@@ -49,10 +49,9 @@ class RunningGroupBy:
         times = rows.column(self.spec.stream.event_time).cast(pa.int64()).to_numpy()
         keys = [rows.column(k) for k in self.spec.keys]
         encoded = encode_texts(keys)
-        hashes = hash_group_keys(encoded, rows=rows.num_rows)
-        groups = group_rows(encoded, hashes, rows=rows.num_rows)
-        partial = self.aggregation.partial(rows, times, groups)
-        return Outgoing(hashes[groups.first], self._batch(keys, times, groups, partial))
+        groups = number_groups(encoded) or group_rows(encoded, rows=rows.num_rows)
+        partials = self._batch(keys, times, groups, self.aggregation.partial(rows, times, groups))
+        return Outgoing(hash_group_keys(partials.columns[: len(keys)], rows=groups.count), partials)
 
     def row_hashing(self, input_: int) -> RowHashing | None:
         return None
@@ -122,7 +121,7 @@ class RunningGroupBy:
     def _batch(
         self, keys: Sequence[pa.Array], times: np.ndarray, groups: Groups, partial: pa.RecordBatch
     ) -> pa.RecordBatch:
-        newest = groups.reduce(np.maximum, groups.gather(times))
+        newest = groups.find_extreme(np.maximum, times)
         first = pa.array(groups.first)
         return pa.RecordBatch.from_arrays(
             [*(key.take(first) for key in keys), pa.array(newest), *partial.columns], schema=self.partials

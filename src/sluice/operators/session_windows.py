@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.kernels.aggregation import Aggregation
-from sluice.kernels.grouping import Groups, encode_texts, group_rows, hash_group_keys
+from sluice.kernels.grouping import Groups, encode_texts, group_rows, hash_group_keys, number_groups
 from sluice.kernels.order import changes, hash_part
 from sluice.kernels.probe import Run, candidate_ranges, expand
 from sluice.kernels.sessions import group_sessions
@@ -104,10 +104,11 @@ class SessionWindowsGroupBy:
         times = rows.column(self.spec.stream.event_time).cast(pa.int64()).to_numpy()
         keys = [rows.column(k) for k in self.spec.keys]
         encoded = encode_texts(keys)
-        hashes = hash_group_keys(encoded, rows=rows.num_rows)
-        sessions = group_sessions(group_rows(encoded, hashes).ids, times, times, self.spec.gap)
+        groups = number_groups(encoded) or group_rows(encoded, rows=rows.num_rows)
+        sessions = group_sessions(groups.ids, times, times, self.spec.gap)
         partial = self.aggregation.partial(rows, times, sessions)
-        return Outgoing(hashes[sessions.first], self._batch(keys, times, times, sessions.sizes, sessions, partial))
+        partials = self._batch(keys, times, times, sessions.sizes, sessions, partial)
+        return Outgoing(hash_group_keys(partials.columns[: len(keys)], rows=sessions.count), partials)
 
     def row_hashing(self, input_: int) -> RowHashing | None:
         return None

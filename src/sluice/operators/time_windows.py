@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from sluice.expressions.kernels.arrow_numpy import numbers
 from sluice.kernels.aggregation import Aggregation
-from sluice.kernels.grouping import encode_texts, group_rows, hash_group_keys
+from sluice.kernels.grouping import Groups, encode_texts, group_rows, hash_group_keys, number_groups
 from sluice.kernels.order import changes, hash_part
 from sluice.kernels.probe import Run
 from sluice.model.epoch.times import Times
@@ -49,15 +50,24 @@ class TimeWindowsGroupBy:
         if self.spec.shift:
             times = times - self.spec.shift
         keys = [rows.column(k) for k in self.spec.keys]
-        encoded = encode_texts(keys)
-        hashes = hash_group_keys(encoded, rows=rows.num_rows)
-        panes = times - times % self.spec.pane
-        if panes.min() == panes.max():  # as of windows that are longer than an epoch
-            groups = group_rows(encoded, hashes)
-        else:
-            groups = group_rows([*encoded, pa.array(panes)], _with_pane(hashes, panes))
+        groups = self._group(encode_texts(keys), times)
+        keys = [key.take(pa.array(groups.first)) for key in keys]
+        panes = times[groups.first]
+        panes -= panes % self.spec.pane
         partial = self.aggregation.partial(rows, times, groups)
-        return Outgoing(hashes[groups.first], self._batch(keys, panes, groups.first, partial))
+        partials = pa.RecordBatch.from_arrays([*keys, pa.array(panes), *partial.columns], schema=self.partials)
+        return Outgoing(hash_group_keys(keys, rows=groups.count), partials)
+
+    def _group(self, keys: Sequence[pa.Array], times: np.ndarray) -> Groups:
+        """Rows of the same keys and pane."""
+        columns = list(keys)
+        if times.min() // self.spec.pane != times.max() // self.spec.pane:  # else windows are longer than an epoch
+            columns.append(pa.array(times // self.spec.pane))
+        groups = number_groups(columns)
+        if groups is not None:
+            return groups
+        hashes = hash_group_keys(keys, rows=len(times))
+        return group_rows(columns, hashes if len(columns) == len(keys) else _with_pane(hashes, numbers(columns[-1])))
 
     def row_hashing(self, input_: int) -> RowHashing | None:
         return None
@@ -138,7 +148,7 @@ class TimeWindowsGroupBy:
     def _windows(self, runs: list[Run], places: list[np.ndarray], ends: np.ndarray) -> Iterator[ResultBatch]:
         """The windows that end at these times, from the rows held: each goes into every one of them it lies in."""
         length = self.spec.length
-        rows, hashes, at = [], [], []
+        rows, hashes, windows = [], [], []
         for run, places_in_run in zip(runs, places, strict=True):
             times = run.times[places_in_run]
             low, high = np.searchsorted(ends, times, side="right"), np.searchsorted(ends, times + length, side="right")
@@ -148,19 +158,18 @@ class TimeWindowsGroupBy:
                 continue
             used, copies, low = places_in_run[used_places], copies[used_places], low[used_places]
             source = np.repeat(used, copies)
-            place = np.arange(len(source)) - np.repeat(np.cumsum(copies) - copies, copies) + np.repeat(low, copies)
             rows.append(run.rows.take(pa.array(source)))
             hashes.append(hash_part(run.order[source]))
-            at.append(ends[place])
+            windows.append(np.arange(len(source)) + np.repeat(low - (np.cumsum(copies) - copies), copies))
         if not rows:
             return
         keys, partials = self._split_columns(pa.concat_batches(rows))
-        end = np.concatenate(at)
-        every = np.concatenate(hashes)
-        groups = group_rows([*keys, pa.array(end)], _with_pane(every, end))
+        every, window = np.concatenate(hashes), np.concatenate(windows)
+        by = [*encode_texts(keys), pa.array(window)]
+        groups = number_groups(by) or group_rows(by, _with_pane(every, window))
         finished = self.aggregation.finish(self.aggregation.merge(partials, groups))
         first = pa.array(groups.first)
-        stops = end[groups.first]
+        stops = ends[window[groups.first]]
         bounds = (stops - length, stops) if self.spec.time_columns else ()
         times = [pa.array(t).cast(self.spec.time_type) for t in bounds]
         columns = [*(k.take(first) for k in keys), *times, *finished.columns]

@@ -31,10 +31,10 @@ class Count:
         present = self._present(rows)
         if present is None:
             return [pa.array(groups.sizes)]
-        return [pa.array(groups.reduce(np.add, groups.gather(present).astype(np.int64)))]
+        return [pa.array(groups.add_up(present.astype(np.int64)))]
 
     def merge(self, partials: pa.RecordBatch, groups: Groups) -> Columns:
-        return [pa.array(groups.reduce(np.add, groups.gather(self.of(partials))))]
+        return [pa.array(groups.add_up(self.of(partials)))]
 
     def roll(self, rows: pa.RecordBatch, windows: Windows) -> Columns:
         present = self._present(rows)

@@ -49,11 +49,11 @@ class Extreme:
 
     def _find(self, column: pa.Array, groups: Groups) -> pa.Array:
         values, back = ordinals(column)
-        filled = groups.gather(self._fill_nulls(values, column))
+        filled = self._fill_nulls(values, column)
         has_value = np.ones(groups.count, dtype=bool)
         if column.null_count:
-            has_value = groups.reduce(np.logical_or, groups.gather(valid(column)))
-        return back(groups.reduce(self._best(values), filled), has_value)
+            has_value = groups.add_up(valid(column).astype(np.int64)) > 0
+        return back(groups.find_extreme(self._best(values), filled), has_value)
 
     def _best(self, values: np.ndarray) -> np.ufunc:
         if self.greatest:

@@ -56,7 +56,7 @@ class FloatTotal:
 
     def _add(self, column: pa.Array, groups: Groups) -> pa.Array:
         with np.errstate(all="ignore"):
-            return pa.array(groups.reduce(np.add, groups.gather(_doubles(column))))
+            return pa.array(groups.add_up(_doubles(column)))
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class ExactTotal:
 
     def _add(self, column: pa.Array, groups: Groups) -> pa.Array:
         largest = int(groups.sizes.max(initial=0))
-        return self._together([groups.reduce(np.add, groups.gather(digit)) for digit in int128.digits(column, largest)])
+        return self._together([groups.add_up(digit) for digit in int128.digits(column, largest)])
 
     def _together(self, sums: list[np.ndarray]) -> pa.Array:
         try:
