@@ -192,5 +192,6 @@ def test_keys_are_numbered_if_their_range_is_narrow_and_nothing_is_null():
     wide, narrow = pa.array(range(0, 3 * rows, 3)), pa.array(range(rows))
     assert is_numbered(narrow) and is_numbered(narrow.cast(pa.uint16()), pa.array([True] * rows))
     assert not is_numbered(wide) and not is_numbered(narrow, narrow)
+    assert number_groups([wide]) is not None and number_groups([narrow, narrow, pa.array([0, 5000] * 500)]) is None
     assert not is_numbered(pa.array([None, *range(rows - 1)])) and not is_numbered(narrow.cast(pa.float64()))
     assert not is_numbered() and not is_numbered(pa.array([], pa.int64()))

@@ -21,6 +21,7 @@ from sluice.kernels.order import changes, sort_by_hash, sorting
 
 _PLACES_A_ROW = 2
 """Into how wide a range, for each row, the numbers of groups may fall: each costs what a row costs."""
+_MOST_NUMBERS = 1 << 32
 
 
 class Groups(ABC):
@@ -139,14 +140,16 @@ class NumberedGroups(Groups):
 
     @cached_property
     def ids(self) -> np.ndarray:
-        ids: np.ndarray = np.empty(self._limit, dtype=np.int64)
-        ids[self._used] = np.arange(len(self._used))
-        return ids[self._numbers]
+        id_of: np.ndarray = np.empty(self._limit, dtype=np.int64)
+        id_of[self._used] = np.arange(len(self._used))
+        ids: np.ndarray = id_of[self._numbers]
+        return ids
 
     def add_up(self, values: np.ndarray) -> np.ndarray:
-        sums: np.ndarray = np.zeros(self._limit, dtype=values.dtype)
+        sums = np.zeros(self._limit, dtype=values.dtype)
         np.add.at(sums, self._numbers, values)
-        return sums[self._used]
+        in_use: np.ndarray = sums[self._used]
+        return in_use
 
     def find_extreme(self, ufunc: np.ufunc, values: np.ndarray) -> np.ndarray:
         best: np.ndarray = np.empty(self._limit, dtype=values.dtype)
@@ -157,7 +160,8 @@ class NumberedGroups(Groups):
 
 
 def number_groups(columns: Sequence[pa.Array]) -> Groups | None:
-    """Groups by keys that are whole numbers, texts' numbers or times in narrow ranges, without nulls; else None.
+    """Groups by keys that are whole numbers, texts' numbers or times, without nulls, if all keys of their ranges can be
+    numbered in 32 bits; else None.
 
     >>> groups = number_groups([pa.array([7, 5, 7]), pa.array(["b", "a", "b"]).dictionary_encode()])
     >>> groups.first.tolist(), groups.add_up(np.array([1, 10, 100])).tolist()
@@ -167,17 +171,19 @@ def number_groups(columns: Sequence[pa.Array]) -> Groups | None:
     """
     if not columns or not len(columns[0]):
         return None
-    most = _PLACES_A_ROW * len(columns[0])
     numbers_, limit = None, 1
     for column in columns:
-        numbered = _number(column, most // limit)
+        numbered = _number(column, _MOST_NUMBERS // limit)
         if numbered is None:
             return None
         places, width = numbered
         numbers_ = places if numbers_ is None else numbers_ * width + places
         limit *= width
     assert numbers_ is not None
-    return NumberedGroups(numbers_, limit)
+    if limit <= _PLACES_A_ROW * len(numbers_):
+        return NumberedGroups(numbers_, limit)
+    order, in_order = _by_hash(numbers_.astype(np.uint32))
+    return SortedGroups(order, np.append(np.flatnonzero(changes(in_order)), len(in_order)))
 
 
 def _number(column: pa.Array, most: int) -> tuple[np.ndarray, int] | None:
@@ -266,6 +272,12 @@ def find_mixed_stretches(columns: Sequence[pa.Array], starts: np.ndarray) -> np.
     differs[starts] = False
     mixed[np.searchsorted(starts, np.flatnonzero(differs), side="right") - 1] = True
     return mixed
+
+
+def hash_groups(keys: Sequence[pa.Array], groups: Groups) -> np.ndarray:
+    """The hash of each group's key; texts may be encoded."""
+    first = pa.array(groups.first)
+    return hash_group_keys([key.take(first) for key in keys], rows=groups.count)
 
 
 def find_equal_keys(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> np.ndarray:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sluice.kernels.aggregation import Aggregation
 from sluice.kernels.existence import find_candidates
-from sluice.kernels.grouping import Groups, encode_texts, group_rows, hash_group_keys, number_groups
+from sluice.kernels.grouping import Groups, encode_texts, group_rows, hash_groups, number_groups
 from sluice.kernels.probe import Run, cut_by_hash
 from sluice.model.epoch.times import Times
 from sluice.model.plan.running_groups import RunningGroups
@@ -51,7 +51,7 @@ class RunningGroupBy:
         encoded = encode_texts(keys)
         groups = number_groups(encoded) or group_rows(encoded, rows=rows.num_rows)
         partials = self._batch(keys, times, groups, self.aggregation.partial(rows, times, groups))
-        return Outgoing(hash_group_keys(partials.columns[: len(keys)], rows=groups.count), partials)
+        return Outgoing(hash_groups(encoded, groups), partials)
 
     def row_hashing(self, input_: int) -> RowHashing | None:
         return None

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.kernels.aggregation import Aggregation
-from sluice.kernels.grouping import Groups, encode_texts, group_rows, hash_group_keys, number_groups
+from sluice.kernels.grouping import Groups, encode_texts, group_rows, hash_groups, number_groups
 from sluice.kernels.order import changes, hash_part
 from sluice.kernels.probe import Run, candidate_ranges, expand
 from sluice.kernels.sessions import group_sessions
@@ -108,7 +108,7 @@ class SessionWindowsGroupBy:
         sessions = group_sessions(groups.ids, times, times, self.spec.gap)
         partial = self.aggregation.partial(rows, times, sessions)
         partials = self._batch(keys, times, times, sessions.sizes, sessions, partial)
-        return Outgoing(hash_group_keys(partials.columns[: len(keys)], rows=sessions.count), partials)
+        return Outgoing(hash_groups(encoded, sessions), partials)
 
     def row_hashing(self, input_: int) -> RowHashing | None:
         return None

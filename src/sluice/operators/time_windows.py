@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sluice.expressions.kernels.arrow_numpy import numbers
 from sluice.kernels.aggregation import Aggregation
-from sluice.kernels.grouping import Groups, encode_texts, group_rows, hash_group_keys, number_groups
+from sluice.kernels.grouping import Groups, encode_texts, group_rows, hash_group_keys, hash_groups, number_groups
 from sluice.kernels.order import changes, hash_part
 from sluice.kernels.probe import Run
 from sluice.model.epoch.times import Times
@@ -50,13 +50,10 @@ class TimeWindowsGroupBy:
         if self.spec.shift:
             times = times - self.spec.shift
         keys = [rows.column(k) for k in self.spec.keys]
-        groups = self._group(encode_texts(keys), times)
-        keys = [key.take(pa.array(groups.first)) for key in keys]
-        panes = times[groups.first]
-        panes -= panes % self.spec.pane
+        encoded = encode_texts(keys)
+        groups = self._group(encoded, times)
         partial = self.aggregation.partial(rows, times, groups)
-        partials = pa.RecordBatch.from_arrays([*keys, pa.array(panes), *partial.columns], schema=self.partials)
-        return Outgoing(hash_group_keys(keys, rows=groups.count), partials)
+        return Outgoing(hash_groups(encoded, groups), self._batch(keys, times, groups.first, partial))
 
     def _group(self, keys: Sequence[pa.Array], times: np.ndarray) -> Groups:
         """Rows of the same keys and pane."""
@@ -178,7 +175,10 @@ class TimeWindowsGroupBy:
     def _batch(
         self, keys: Sequence[pa.Array], times: np.ndarray, at: np.ndarray, partial: pa.RecordBatch
     ) -> pa.RecordBatch:
-        columns = [*(k.take(pa.array(at)) for k in keys), pa.array(times[at]), *partial.columns]
+        """Partials of the groups with rows at these places; the times lie in their panes."""
+        panes = times[at]
+        panes -= panes % self.spec.pane
+        columns = [*(k.take(pa.array(at)) for k in keys), pa.array(panes), *partial.columns]
         return pa.RecordBatch.from_arrays(columns, schema=self.partials)
 
     def _split_columns(self, rows: pa.RecordBatch) -> tuple[list[pa.Array], pa.RecordBatch]:
