@@ -19,9 +19,10 @@ from random_epochs import Oracle, assert_equal, check
 from specs import KEYS, SECOND, TIME, handle, stream
 
 from examples import one_in
+from sluice.kernels import grouping
 from sluice.model.errors import FlowError
 from sluice.model.plan.planning import plan_of
-from sluice.operators import last_rows, row_hashing, session_windows, time_windows
+from sluice.operators import last_rows, row_hashing, time_windows
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 EVERYTHING = {
@@ -101,7 +102,7 @@ def test_groups_that_share_a_hash(data, delay):
         same = lambda columns, *, rows=None: last_rows.np.zeros(rows or len(columns[0]), dtype="uint32")  # noqa: E731
         patch.setattr(row_hashing, "hash_group_keys", same)
         patch.setattr(time_windows, "hash_group_keys", same)
-        patch.setattr(session_windows, "hash_group_keys", same)
+        patch.setattr(grouping, "hash_group_keys", same)
         a = source("a", pa.string(), delay)
         some = {"n": ("*", "count"), "total": ("v", "sum")}
         results = [
@@ -309,7 +310,7 @@ def test_many_epochs_and_merges(data, count, delay, one_hash):
             same = lambda columns, *, rows=None: np.zeros(rows or len(columns[0]), dtype="uint32")  # noqa: E731
             patch.setattr(row_hashing, "hash_group_keys", same)
             patch.setattr(time_windows, "hash_group_keys", same)
-            patch.setattr(session_windows, "hash_group_keys", same)
+            patch.setattr(grouping, "hash_group_keys", same)
         query = DirectQuery(plan, Path(directory), sites=2, partitions=4)
         for epoch in range(26):
             size = int(rng.integers(0, 6))

@@ -21,6 +21,7 @@ from sluice import testing
 from sluice.api.output_mode import OutputMode, in_mode
 from sluice.api.request import read_request
 from sluice.api.stream import DataStream
+from sluice.kernels import grouping
 from sluice.model.errors import FlowError
 from sluice.model.plan.planning import plan_of
 from sluice.model.plan.relation import Relation
@@ -99,7 +100,7 @@ def test_one_group(data, delay):
 def test_groups_that_share_a_hash(data, delay):
     with pytest.MonkeyPatch.context() as patch:
         same = lambda columns, *, rows=None: running_groups.np.zeros(rows or len(columns[0]), dtype="uint32")  # noqa: E731
-        patch.setattr(running_groups, "hash_group_keys", same)
+        patch.setattr(grouping, "hash_group_keys", same)
         a = source("a", pa.string(), delay)
         check(data, a, [a.groupBy("k").agg(**SOME)], 1, KEYS["string"][1])
 
