@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -686,5 +687,5 @@ def test_how_rows_are_split_is_known_ahead_though_tables_are_among_the_state(tmp
         files = NewFiles((NewFile(0, f"{number}", number),), (None,))
         lookups.query.epochs.run_with_files(files, lookups.query.site_keys, note, look_ahead=told.append)
     assert split[0].loads and lookups.record.tables
-    assert told[:2] == split[1:]
+    assert [replace(task, watermarks=None) for task in told[:2]] == [replace(t, watermarks=None) for t in split[1:]]
     lookups.query.close()

@@ -9,6 +9,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -280,10 +281,10 @@ class counted:
         self.watching.__exit__(None, None, None)
 
 
-def test_how_the_next_epochs_rows_are_split_is_told_when_the_reports_of_one_are_in(tmp_path: Path) -> None:
+def test_how_the_next_epochs_rows_are_split_is_told_before_one_runs(tmp_path: Path) -> None:
     """Unless that may change with the next epoch."""
     arrive(tmp_path / "query", range(AFTER))
-    loop, told, split, committed = Loop(tmp_path / "query"), [], [], []
+    loop, told, split, begun = Loop(tmp_path / "query"), [], [], []
     epochs = loop.query.epochs
 
     def run(files: NewFiles, rows: Any) -> None:
@@ -291,13 +292,10 @@ def test_how_the_next_epochs_rows_are_split_is_told_when_the_reports_of_one_are_
 
         def note(task: SplitTask, site: Any) -> Any:
             split.append(task)
-            reports = exchange(task, site)
-            if len(split) == 4:
-                epochs.settings.controller.ask(Move(0, 0, "to see"))
-            return reports
+            return exchange(task, site)
 
         def look_ahead(task: SplitTask) -> None:
-            committed.append(epochs.record.number)
+            begun.append(len(split))
             told.append(task)
 
         epochs.run_with_files(files, loop.query.site_keys, note, look_ahead=look_ahead)
@@ -305,7 +303,9 @@ def test_how_the_next_epochs_rows_are_split_is_told_when_the_reports_of_one_are_
     loop.query.run = lambda rows, files: run(files, rows)
     for _ in range(3):
         loop.run_next()
-    assert committed == [-1, 0, 1], "each epoch tells it before it is committed"
-    assert told[:2] == split[1:] and told[2].watermarks > split[2].watermarks
+    assert begun == [0, 1, 2]
+    assert [replace(task, watermarks=None) for task in told[:2]] == [replace(t, watermarks=None) for t in split[1:]]
+    assert [task.watermarks for task in told] == [task.watermarks for task in split], "as far as is known by then"
+    epochs.settings.controller.ask(Move(0, 0, "to see"))
     loop.run_next()
     assert len(told) == 3, "a unit is to be moved"

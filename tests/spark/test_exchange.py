@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from engine_harness import DirectQuery
@@ -164,6 +165,51 @@ def test_the_next_epochs_map_tasks_run_once_though_they_are_ahead_of_it(spark, t
     query.assert_exact()
     assert not list(tmp_path.glob("*/sluice-*/exchange/*"))
     query.close()
+
+
+def test_map_tasks_that_are_ahead_come_after_the_sites(spark, tmp_path):
+    query = OnSpark(spark, SPEC, tmp_path)
+    query.run(rows(0))
+    with Watched(spark, str(tmp_path)) as job:
+        query.run(rows(1), ahead=rows(2))
+        assert query.sites._ahead is not None
+        query.sites._ahead.begun.wait(spark.sparkContext)
+    assert [name for name, _ in job.stages] == ["epoch 1: split", "epoch 1: sites", "epoch 2: split"]
+    assert len(job.jobs) == 3, "by their numbers Spark gives slots to jobs"
+    query.close()
+
+
+def chain() -> Any:
+    pairs = handle(A).join(handle(B), on="k", within="2 seconds")
+    return plan_of([pairs.groupBy("b_v").last(2).agg(n=("*", "count")).relation])
+
+
+@pytest.mark.parametrize("plan", [SPEC, chain()], ids=["join", "chain"])
+@pytest.mark.parametrize("by_reference", [True, False])
+def test_rows_that_were_read_ahead_and_are_late_by_now_are_dropped(spark, tmp_path, plan, by_reference, caplog):
+    """The watermark by which rows were split ahead was that of the epoch before."""
+    mixed = [pa.concat_tables([one, other]) for one, other in zip(rows(1), rows(2), strict=True)]
+    newest = [pc.max(table["ts"]).as_py() for table in rows(1)]
+    late = sum(pc.sum(pc.less(table["ts"], time)).as_py() for table, time in zip(mixed, newest, strict=True))
+    epochs = [rows(0), rows(1), mixed, rows(3), rows(4), rows(5), rows(6)]
+    ahead, plain = OnSpark(spark, plan, tmp_path / "ahead"), OnSpark(spark, plan, tmp_path / "plain")
+    for query in (ahead, plain):
+        query.sites._by_reference = by_reference
+    was_ahead, counts = [], []
+    with caplog.at_level("INFO", "sluice"):
+        for number, tables in enumerate(epochs):
+            was_ahead.append(ahead.sites._ahead is not None)
+            ahead.run(tables, *epochs[number + 1 : number + 2])
+            plain.run(tables)
+            counts.append(ahead.query.epochs.record.stats.late_rows)
+    assert (
+        caplog.text.count("epoch 2 is run again, and its files are read again") == caplog.text.count("run again") == 1
+    )
+    assert was_ahead == [False, True, True, False, True, True, True]
+    assert counts[2] == late > 0 and sum(counts) == late
+    assert multiset(ahead.query.results()) == multiset(plain.query.results())
+    for query in (ahead, plain):
+        query.close()
 
 
 def move(query: OnSpark) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from engine_harness import DirectQuery
 
 from sluice.engine.blobs import REFERENCE, Blob, ReceivedBlob, SentBlob
-from sluice.engine.host_delivery import BlobsLost, HostDelivery
+from sluice.engine.host_delivery import HostDelivery, InputUnusable
 from sluice.engine.site_task import SiteTask
 from sluice.state.files.workspace import Workspace, identify_memory
 
@@ -40,7 +40,7 @@ class HostQuery(DirectQuery):
             self.delivery = HostDelivery(self.workspace(self.places), site.number, self.jobs, memories, self.limit)
             try:
                 return exchange(split, site)
-            except BlobsLost:
+            except InputUnusable:
                 self.jobs += 1
                 self.delivery = replace(self.delivery, job=self.jobs, memories=("",) * len(memories))
                 return exchange(split, site)

@@ -19,7 +19,7 @@ from dying_process import DIED
 from engine_harness import DirectQuery
 from forking import fork
 
-from sluice.engine.host_delivery import BlobsLost, HostDelivery
+from sluice.engine.host_delivery import HostDelivery, InputUnusable
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import FileFormat, SplitTask
 from sluice.model.identity import FILES
@@ -174,7 +174,7 @@ class ModelledJob:
         self.made_by: dict[tuple[int, int], Executor] = {}
 
     def run(self) -> list[SiteReport]:
-        """The reports of the sites; `BlobsLost` if one could not read what it was sent."""
+        """The reports of the sites; `InputUnusable` if one could not read what it was sent."""
         self._complete(self.last)
         return read_reports(frame for task in range(self.tasks[-1]) for frame in self.outputs[self.last, task])
 
@@ -263,7 +263,7 @@ class ModelledQuery(DirectQuery):
     def _run_jobs(self, split: SplitTask, site: SiteTask, files: Sequence[InputFile]) -> list[SiteReport]:
         try:
             return self._run_job(split, site, files, self.blobs_by_reference)
-        except BlobsLost:
+        except InputUnusable:
             return self._run_job(split, site, files, False)
 
     def _run_job(

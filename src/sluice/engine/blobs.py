@@ -13,10 +13,15 @@ from sluice.model.columns import IntColumn
 from sluice.model.ids import SiteKey
 from sluice.record.reports import LevelWatermark, SiteReport, SplitReport
 
-SPLIT_REPORT, SITE_REPORT, LEVEL_WATERMARK, REFERENCE, LOST = -1, -2, -3, -4, -5
+SPLIT_REPORT, SITE_REPORT, LEVEL_WATERMARK, REFERENCE, UNUSABLE = -1, -2, -3, -4, -5
 """Numbers, in place of an input's, of blobs that carry a split's report (to every site), a site's (to the driver), how
-far a site has come (to every site of the level above), where another blob lies on the host, or that such a one is lost
-(to every site of the level above, or to the driver)."""
+far a site has come (to every site of the level above), where another blob lies on the host, or why a site could not use
+what it was sent (to every site of the level above, or to the driver)."""
+
+
+class InputUnusable(Exception):
+    """What a site was sent is missing, damaged, or was split by a watermark that has moved since. Nothing has been done
+    with it; the epoch has to be run again."""
 
 
 @dataclass(frozen=True)

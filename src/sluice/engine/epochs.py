@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import pickle
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -42,13 +42,13 @@ from sluice.model.ids import SiteKey
 from sluice.model.plan.plan import Plan
 from sluice.record.epoch import EpochRecord, Turn, site_work
 from sluice.record.reassignment import reassign
-from sluice.record.reports import SiteReport, newest_of
+from sluice.record.reports import SiteReport
 from sluice.record.totals import totals_after
 from sluice.verbs.freeze import CleanUpUnits
 
 LookAhead = Callable[[SplitTask], None]
-"""Is told, when the reports of an epoch are in, how the rows of the next one are split, unless that is planned
-otherwise."""
+"""Is told, before an epoch runs, how the rows of the next one are split as far as is known by then: which of them are
+late follows from this one's."""
 TIDY_EVERY = 100
 """Epochs after which the leavings of failed attempts are looked for again."""
 
@@ -311,6 +311,8 @@ class Epochs:
             tables = self._tables.choose(self.plan.tables, self.checkpoint.newest.tables, number)
             before = replace(before, tables=tables)
             split, site = self._tasks(number, site_keys, newest, before, step, batch == self.record.batch, until)
+            if look_ahead is not None and self._can_look_ahead:
+                look_ahead(replace(split, number=number + 1))
             try:
                 loads, reports = self._run_tasks(exchange, split, site)
                 break
@@ -322,8 +324,6 @@ class Epochs:
         before = replace(before, tables=(*before.tables, *loads.versions))
         exchanged = self.clock.monotonic()
         took = exchanged - begun
-        if look_ahead is not None and self._can_look_ahead:
-            look_ahead(self._split_after(split, before.newest, reports))
         controller, events = self.settings.controller, [event for report in reports for event in report.events]
         settled = controller.settle(number, before.routing, site_work(before, events), step.ended)
         run, taken = self.checkpoint.run, before.taken
@@ -380,13 +380,6 @@ class Epochs:
         results: what they write has to be of an epoch that comes."""
         changing = self.standing.is_changing or self.settings.controller.is_changing_routing
         return not (changing or self.is_behind or compiled(self.plan).has_results_of_splits)
-
-    def _split_after(self, split: SplitTask, before: Times, reports: Sequence[SiteReport]) -> SplitTask:
-        """How the rows of the next epoch are split, if nothing but time passes: which rows are late then is known, now
-        that all of this one's have been seen. Sources had come as far as `before`."""
-        newest = newest_of(before, [one for report in reports for one in report.splits])
-        late_below = watermarks(newest, tuple(source.delay for source in self.plan.sources))
-        return replace(split, watermarks=late_below, number=split.number + 1)
 
     def _run_tasks(self, exchange: Exchange, split: SplitTask, site: SiteTask) -> tuple[EpochLoads, list[SiteReport]]:
         """Run the tasks of an epoch, and read the tables that become state with it. If their files change meanwhile,

@@ -14,7 +14,15 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from sluice.engine.blobs import LOST, REFERENCE, Blob, Payload, ReceivedBlob, SentBlob, put_together
+from sluice.engine.blobs import (
+    REFERENCE,
+    Blob,
+    InputUnusable,
+    Payload,
+    ReceivedBlob,
+    SentBlob,
+    put_together,
+)
 from sluice.engine.compiled_plan import compiled
 from sluice.model.codec import decode, encode
 from sluice.model.errors import NO_SPACE
@@ -33,10 +41,6 @@ from sluice.state.files.workspace import Workspace, identify_memory
 
 LEAST_BYTES = 64 << 10
 """Bytes from which on a blob gets a file of its own: making, mapping and removing one has a price whatever its size."""
-
-
-class BlobsLost(Exception):
-    """A blob that should lie on this host cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -87,13 +91,11 @@ class HostDelivery:
     def receive(
         self, blobs: Iterable[ReceivedBlob], plan: Plan, level: Level, site_key: SiteKey
     ) -> Iterator[ReceivedBlob]:
-        """The blobs that reach a site, references to those for this level in the blobs' place; `BlobsLost` if one
+        """The blobs that reach a site, references to those for this level in the blobs' place; `InputUnusable` if one
         cannot be read. In the end no file is left for the site at this level, nor any of earlier jobs."""
         here = identify_memory(self.workspace.places)
         try:
             for number, payload in blobs:
-                if number == LOST:
-                    raise BlobsLost(payload.to_pybytes().decode())
                 if number == REFERENCE:
                     reference = decode(payload.to_pybytes(), BlobReference)
                     if is_for_level(plan, level, reference.number):
@@ -121,10 +123,10 @@ def is_for_level(plan: Plan, level: Level, number: int) -> bool:
 
 def _take(reference: BlobReference, here: str) -> pa.Buffer:
     if reference.memory != here:
-        raise BlobsLost("a site runs on another host than it was placed on")
+        raise InputUnusable("a site runs on another host than it was placed on")
     data = take_blob(reference.path, reference.extent)
     if data is None:
-        raise BlobsLost(f"{reference.path} is missing or damaged")
+        raise InputUnusable(f"{reference.path} is missing or damaged")
     return data
 
 

@@ -31,7 +31,7 @@ from sluice.model.epoch.attempt import Attempt
 from sluice.model.epoch.packed_manifests import PackedManifests
 from sluice.model.epoch.segments import Manifest, unit_rows
 from sluice.model.epoch.stats import SiteStats, TaskSeconds, UnitColumns
-from sluice.model.epoch.times import Lagging, Times, slowest
+from sluice.model.epoch.times import Lagging, Times, slowest, watermarks
 from sluice.model.ids import InputNumber, Level, Site, SiteKey
 from sluice.model.routing.unit_ranges import Ranges, holds, intersect, numbers, subtract, to_ranges, unite_all
 from sluice.operators.protocol import ResultBatch, ShareableOperator, TableOperator
@@ -83,6 +83,7 @@ class _SiteEpoch:
         begun = self.clock.monotonic()
         with self.stopwatch.measure("sort"):
             site_input = unpack(self.level, self.site_key, blobs)
+        site_input.refuse_late_rows(watermarks(self.task.newest, tuple(s.delay for s in self.plan.sources)))
         new, self.probe_only = site_input.rows, site_input.probe_only
         self.now = site_input.newest(self.task.newest)
         cohorts = self._cohorts()

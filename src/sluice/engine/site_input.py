@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sluice.engine.blobs import LEVEL_WATERMARK, SPLIT_REPORT, Blob, Payload, ReceivedBlob
+from sluice.engine.blobs import LEVEL_WATERMARK, SPLIT_REPORT, UNUSABLE, Blob, InputUnusable, Payload, ReceivedBlob
 from sluice.engine.joint_delivery import deal_out
 from sluice.engine.site_level import SiteLevel
 from sluice.kernels.probe import Run
@@ -40,6 +40,14 @@ class SiteInput:
         """How far the level has come with it."""
         return slowest([newest_of(before, self.splits), *(below.newest for below in self.watermarks_below)])
 
+    def refuse_late_rows(self, late_below: Times) -> None:
+        """Rows that were split before the epoch's watermarks were known must not be among those that are late by
+        them."""
+        for split in self.splits:
+            watermark = late_below[split.stream]
+            if split.oldest is not None and watermark is not None and split.oldest < watermark:
+                raise InputUnusable("rows that were read ahead are late by now")
+
 
 def unpack(level: SiteLevel, site_key: SiteKey, blobs: Iterable[ReceivedBlob]) -> SiteInput:
     """Read the blobs that a site has received."""
@@ -53,6 +61,8 @@ def unpack(level: SiteLevel, site_key: SiteKey, blobs: Iterable[ReceivedBlob]) -
     for number, payload in blobs:
         if number == SPLIT_REPORT:
             splits.append(decode(payload.to_pybytes(), SplitReport))
+        elif number == UNUSABLE:
+            raise InputUnusable(payload.to_pybytes().decode())
         elif number == LEVEL_WATERMARK:
             watermarks_below.append(decode(payload.to_pybytes(), LevelWatermark))
         elif number in level.readers:

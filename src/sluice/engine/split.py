@@ -136,6 +136,7 @@ class _Split:
         )
         self.rows = self.late = self.nulls = self.out_of_range = self.files = self.missing = self.corrupt = 0
         self.newest: int | None = None
+        self.oldest: int | None = None
         self.sent = SentBytes(task.site_keys)
         self.seconds = {"crossing": 0.0, "read": 0.0, "split": 0.0, "sink": 0.0}
 
@@ -204,6 +205,7 @@ class _Split:
             copied_rows=sum(s.copied_rows for s in self.senders),
             copied_bytes=sum(s.copied_bytes for s in self.senders),
             newest=self.newest,
+            oldest=self.oldest,
             seconds=TaskSeconds(**self.seconds),
         )
 
@@ -261,7 +263,10 @@ class _Split:
             in_time = times >= watermark
             self.late += len(times) - int(in_time.sum())
             self._show_late(rows, ~in_time)
-            rows = rows.filter(pa.array(in_time))
+            rows, times = rows.filter(pa.array(in_time)), times[in_time]
+        if len(times):
+            oldest = int(times.min())
+            self.oldest = oldest if self.oldest is None else min(self.oldest, oldest)
         return rows
 
     def _show_late(self, rows: pa.RecordBatch, late: np.ndarray) -> None:

@@ -29,8 +29,8 @@ class LoadedRows:
 
 @dataclass(frozen=True)
 class SplitReport:
-    """What one map task saw of one stream, said to every site. `newest` is the newest event time. A task that reads
-    tables saw nothing of the first one.
+    """What one map task saw of one stream, said to every site. `newest` is the newest event time, `oldest` that of the
+    rows that were not late. A task that reads tables saw nothing of the first one.
 
     The first site alone is told of the `parts` that it wrote for sinks and of its work on each output (`outputs`): it
     passes that on to the driver.
@@ -50,6 +50,7 @@ class SplitReport:
     sent: IntColumn[int] = field(default_factory=IntColumn)
     """Bytes to each site; told to the first site alone."""
     newest: int | None = None
+    oldest: int | None = None
     seconds: TaskSeconds = field(default_factory=TaskSeconds)
     parts: tuple[Part, ...] = ()
     outputs: tuple[OutputWork, ...] = ()

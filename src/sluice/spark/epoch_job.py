@@ -6,7 +6,7 @@ one for each level of operators. Only rows of Spark come out of a DataFrame.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType, VariantType
 
-from sluice.engine.blobs import LOST
-from sluice.engine.host_delivery import BlobsLost
+from sluice.engine.blobs import UNUSABLE, InputUnusable
 from sluice.engine.site_task import SiteTask
 from sluice.model.codec import decode
 from sluice.model.ids import Level
@@ -63,9 +62,11 @@ class EpochJob:
         epoch_input: EpochInput,
         table_files: Sequence[InputFile] = (),
         begun: BegunMapTasks | None = None,
+        when_split: Callable[[], None] = lambda: None,
     ) -> list[SiteReport]:
-        """The reports of all sites, of each level; `BlobsLost` if a site could not read what it was sent. With the
-        input the files of tables are read that become state. The map tasks over all of this may have `begun`."""
+        """The reports of all sites, of each level; `InputUnusable` if a site could not use what it was sent. With the
+        input the files of tables are read that become state. The map tasks over all of this may have `begun`.
+        `when_split` is called when map tasks over files are done, and the sites alone have work to do."""
         with restored(self.context, CALL_SITE, _BATCH_BYTES):
             if isinstance(epoch_input, DataFrame):
                 return self._run_sites(self._split(epoch_input, table_files))
@@ -76,8 +77,14 @@ class EpochJob:
             begun = begun or self.map_side.begin(files, table_files)
             if begun is None:
                 return self._run_sites(None)
-            with begun.cancelled_on_failure():
-                return self._run_sites(begun.blobs)
+            map_tasks = begun
+
+            def wait_for_map_tasks() -> None:
+                if map_tasks.wait(self.context):
+                    when_split()
+
+            with map_tasks.cancelled_on_failure():
+                return self._run_sites(map_tasks.blobs, wait_for_map_tasks)
 
     def _split(self, batch: DataFrame, table_files: Sequence[InputFile]) -> Any:
         """The pairs that map tasks send of rows of Spark. They are part of the sites' job: a DataFrame may have no
@@ -91,13 +98,14 @@ class EpochJob:
             self.map_side.name("split, tables")
         return blobs
 
-    def _run_sites(self, blobs: Any | None) -> list[SiteReport]:
-        """The reports of all sites, to which these blobs are sent."""
+    def _run_sites(self, blobs: Any | None, meanwhile: Callable[[], None] = lambda: None) -> list[SiteReport]:
+        """The reports of all sites, to which these blobs are sent; what is begun `meanwhile` comes after their
+        tasks."""
         levels = self.plan.levels
         for level in range(levels - 1):
             blobs = as_pairs(self.context, self._at_sites(blobs, level, f"sites, level {level}"))
         name = f"sites, level {levels - 1}" if levels > 1 else "sites"
-        return read_reports(collect(self.context, self._at_sites(blobs, levels - 1, name)))
+        return read_reports(collect(self.context, self._at_sites(blobs, levels - 1, name), meanwhile))
 
     def _at_sites(self, blobs: Any | None, level: int, stage: str) -> Any:
         """What the sites' tasks of a level give."""
@@ -129,8 +137,8 @@ class EpochJob:
 def read_reports(frames: Iterable[bytes]) -> list[SiteReport]:
     reports = []
     for number, payload in read_frames(frames):
-        if number == LOST:
-            raise BlobsLost(payload.to_pybytes().decode())
+        if number == UNUSABLE:
+            raise InputUnusable(payload.to_pybytes().decode())
         reports.append(decode(payload.to_pybytes(), SiteReport))
     return reports
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sluice.engine.blobs import LOST, Blob, ReceivedBlob, SentBlob, put_together
-from sluice.engine.host_delivery import BlobsLost, HostDelivery
+from sluice.engine.blobs import UNUSABLE, Blob, InputUnusable, ReceivedBlob, SentBlob, put_together
+from sluice.engine.host_delivery import HostDelivery
 from sluice.engine.site import run_site
 from sluice.engine.site_task import SiteTask
 from sluice.engine.small_epochs import take_own
@@ -81,9 +81,9 @@ class SiteWork:
             if self.delivery is not None:
                 received = self.delivery.receive(received, task.plan, self.level, site_key)
             yield from _send(self.delivery, run_site(task, self.level, site_key, received, SystemClock()))
-        except BlobsLost as problem:  # nothing has been done yet
-            lost = pa.py_buffer(str(problem).encode())
-            yield from ((told, LOST, lost) for told in ([site_key] if self.is_last else task.site_keys))
+        except InputUnusable as problem:  # nothing has been done yet
+            why = pa.py_buffer(str(problem).encode())
+            yield from ((told, UNUSABLE, why) for told in ([site_key] if self.is_last else task.site_keys))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluice.control.site_assignment import Executor, SiteCount, changes, executors_needed, pack, spread
 from sluice.engine.agreement import Exchange
-from sluice.engine.host_delivery import BlobsLost, HostDelivery
+from sluice.engine.blobs import InputUnusable
+from sluice.engine.host_delivery import HostDelivery
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import SplitTask
 from sluice.engine.table_loading import files_to_load
@@ -45,17 +46,24 @@ _MAX_JOB_ATTEMPTS = 4
 LET_GO_EVERY = 50
 """Epochs after which executors look again for what attempts left there that came to nothing: nobody tells of those."""
 LONGEST_PAUSE = 64
-"""Epochs after which blobs go by reference again if some were lost again and again: a site may be elsewhere for
-good."""
+"""Epochs after which blobs go by reference again if some were lost again and again, as a site may be elsewhere for
+good; and after which files are read ahead again if rows were late again and again that were not when they were read."""
 _GIVEN_UP = ("with indeterminate output was failed and retried", "has failed the maximum allowable number of times")
 
 
 @dataclass(frozen=True)
-class _ReadAhead:
-    """The map tasks of the next epoch, begun before it is planned: over which files, and how they split and send."""
+class _NextInput:
+    """What the next epoch is likely to read, and how its rows are likely to be split."""
 
     split: SplitTask
     files: Sequence[InputFile]
+
+
+@dataclass(frozen=True)
+class _ReadAhead:
+    """The map tasks of the next epoch, begun before it is planned: over what, and how they send it."""
+
+    input: _NextInput
     map_side: MapSide
     begun: BegunMapTasks
 
@@ -82,7 +90,10 @@ class Sites:
         self._jobs = self._references_from = 0
         self._delivery: HostDelivery | None = None
         """The newest job's."""
+        self._next: _NextInput | None = None
         self._ahead: _ReadAhead | None = None
+        self._ahead_from = 0
+        self._ahead_pause = 1
         self._pause = 1
         # a task that Spark starts twice may be on another host the second time, and the first to end counts
         self._by_reference = self.session.conf.get("spark.speculation", "false") != "true"
@@ -208,71 +219,94 @@ class Sites:
 
         def run(split: SplitTask, site: SiteTask) -> list[SiteReport]:
             self._ask_for_executors(target_sites())
-            by_reference = self._by_reference and site.number >= self._references_from
-            self._keep_ahead_for(split, site, by_reference, epoch_input)
-            shipped_split, shipped_site = self.shipping.ship(split, site)
-            ahead, self._ahead = self._ahead, None
-            given_up = 0
-            while True:
-                if ahead is None:
-                    self._jobs += 1
-                    self._delivery = self._deliver(site, by_reference)
-                    map_side = MapSide(self.context, self.anchors, shipped_split, self._delivery, site.number)
-                else:
-                    map_side, self._delivery = ahead.map_side, ahead.map_side.delivery
-                empty = self._empty if isinstance(epoch_input, DataFrame) else None
-                job, begun = EpochJob(map_side, shipped_site, site.plan, empty), ahead.begun if ahead else None
-                ahead = None
-                try:
-                    with self.pool.running(self.name):
-                        reports = job.run(epoch_input, files_to_load(split.loads), begun)
-                    break
-                except BlobsLost as problem:  # once at most
-                    log.info("epoch %d is run again, all blobs through Spark: %s", site.number, problem)
-                    by_reference, self._pause = False, min(2 * self._pause, LONGEST_PAUSE)
-                    self._references_from = site.number + self._pause
-                except Py4JJavaError as failure:
-                    given_up += 1
-                    if given_up == _MAX_JOB_ATTEMPTS or not _beyond_retries(failure):
-                        raise
-                    log.info("epoch %d is run again: Spark gave its job up, as executors were lost", site.number)
-            self._pause = 1 if by_reference else self._pause
+            try:
+                reports = self._run_job(split, site, epoch_input)
+            except BaseException:
+                self._drop_ahead()
+                raise
+            finally:
+                self._next = None
             if len(reports) != self.count * site.plan.levels:
                 raise QueryError(f"{len(reports)} of {self.count * site.plan.levels} reports of sites arrived")
             return reports
 
         return run
 
+    def _run_job(self, split: SplitTask, site: SiteTask, epoch_input: EpochInput) -> list[SiteReport]:
+        """The job of an epoch, again if executors were lost, or a site could not use what it was sent."""
+        by_reference = self._by_reference and site.number >= self._references_from
+        self._keep_ahead_for(split, site, by_reference, epoch_input)
+        shipped_split, shipped_site = self.shipping.ship(split, site)
+        ahead, self._ahead = self._ahead, None
+        empty, given_up = self._empty if isinstance(epoch_input, DataFrame) else None, 0
+        while True:
+            if ahead is None:
+                self._jobs += 1
+                self._delivery = self._deliver(site, by_reference)
+                map_side, begun = MapSide(self.context, self.anchors, shipped_split, self._delivery, site.number), None
+            else:
+                map_side, begun, self._delivery = ahead.map_side, ahead.begun, ahead.map_side.delivery
+            job = EpochJob(map_side, shipped_site, site.plan, empty)
+            try:
+                with self.pool.running(self.name):
+                    reports = job.run(epoch_input, files_to_load(split.loads), begun, self._begin_next)
+                break
+            except InputUnusable as problem:  # twice at most
+                if ahead is not None:
+                    log.info("epoch %d is run again, and its files are read again: %s", site.number, problem)
+                    self._ahead_pause = min(2 * self._ahead_pause, LONGEST_PAUSE)
+                    self._ahead_from = site.number + self._ahead_pause
+                else:
+                    log.info("epoch %d is run again, all blobs through Spark: %s", site.number, problem)
+                    by_reference, self._pause = False, min(2 * self._pause, LONGEST_PAUSE)
+                    self._references_from = site.number + self._pause
+            except Py4JJavaError as failure:
+                given_up += 1
+                if given_up == _MAX_JOB_ATTEMPTS or not _beyond_retries(failure):
+                    raise
+                log.info("epoch %d is run again: Spark gave its job up, as executors were lost", site.number)
+            ahead = None
+            self._drop_ahead()  # the sites of another attempt would take its blobs for leavings of an earlier one
+        self._pause = 1 if by_reference else self._pause
+        self._ahead_pause = 1 if ahead is not None else self._ahead_pause
+        return reports
+
     def read_ahead(self, split: SplitTask, files: Sequence[InputFile]) -> None:
-        """Have the map tasks of the next epoch run over files, while the epoch commits and shows its results whose
-        reports are in. The next epoch uses what they send if its rows are split in the same way, and it has the same
-        files. What goes wrong here goes wrong there again, and is told then."""
-        self._drop_ahead()
+        """Have the map tasks of the epoch after the one that is about to run begin over files when those of this one
+        are done, while the sites work. `split` is how their rows are split as far as is known by now. The next epoch
+        uses what they send if it has the same files, and splits rows in the same way but for watermarks that have moved
+        on. The sites refuse rows that are late by these, and then it reads its files again. What goes wrong here goes
+        wrong there again, and is told then."""
+        self._next = _NextInput(split, files) if split.number >= self._ahead_from else None
+
+    def _begin_next(self) -> None:
+        """Have the map tasks of the next epoch run, if its files are known."""
+        next_, self._next = self._next, None
+        if next_ is None or needs_no_map_tasks(self.context, next_.split.plan, self.count, next_.files):
+            return
         try:
-            if needs_no_map_tasks(self.context, split.plan, self.count, files):
-                return
             self._jobs += 1
-            delivery = self._delivery and replace(self._delivery, epoch=split.number, job=self._jobs)
-            shipped = self.shipping.ship_split(split)
-            map_side = MapSide(self.context, self.anchors, shipped, delivery, split.number)
+            delivery = self._delivery and replace(self._delivery, epoch=next_.split.number, job=self._jobs)
+            shipped = self.shipping.ship_split(next_.split)
+            map_side = MapSide(self.context, self.anchors, shipped, delivery, next_.split.number)
             with restored(self.context, CALL_SITE):
-                begun = map_side.begin(files)
+                begun = map_side.begin(next_.files)
         except Exception as problem:
-            log.info("the files of epoch %d are not read ahead: %s", split.number, problem)
+            log.info("the files of epoch %d are not read ahead: %s", next_.split.number, problem)
             return
         if begun is not None:
-            self._ahead = _ReadAhead(split, files, map_side, begun)
+            self._ahead = _ReadAhead(next_, map_side, begun)
 
     def _keep_ahead_for(self, split: SplitTask, site: SiteTask, by_reference: bool, epoch_input: EpochInput) -> None:
         """Drop what was read ahead, unless it is just what this epoch is to read."""
         ahead = self._ahead
         if ahead is None:
             return
-        delivery = self._deliver(site, by_reference)
+        delivery, before = self._deliver(site, by_reference), ahead.input.split
         assumed = {
-            "its files": epoch_input == ahead.files,
-            "the plan": split.plan is ahead.split.plan,  # what executors were sent of it is there still
-            "how rows are split": split == ahead.split,
+            "its files": epoch_input == ahead.input.files,
+            "the plan": split.plan is before.plan,  # what executors were sent of it is there still
+            "how rows are split": replace(split, watermarks=before.watermarks) == before,
             "where sites are": self.anchors is ahead.map_side.anchors,
             "how blobs are sent": delivery is None or delivery.is_like(ahead.map_side.delivery),
         }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, BinaryIO
 from weakref import WeakKeyDictionary
 
@@ -15,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 from py4j.java_collections import ListConverter, MapConverter  # type: ignore[import-untyped]
 from py4j.java_gateway import JavaClass  # type: ignore[import-untyped]
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 from pyspark.core.rdd import _prepare_for_python_RDD
 from pyspark.serializers import FramedSerializer, pack_long, write_int
-from pyspark.util import _load_from_socket
 
 from sluice.engine.blobs import ReceivedBlob, SentBlob
 
@@ -29,6 +30,8 @@ MAX_BATCH_BYTES = 1 << 30
 _NUMBER = struct.Struct("<q")
 _CLASSES = (
     *(f"org.apache.spark.api.python.{n}" for n in ("PairwiseRDD", "PythonRDD", "PythonUtils", "SimplePythonFunction")),
+    "org.apache.spark.util.ThreadUtils",
+    "scala.concurrent.duration.Duration",
     "java.util.ArrayList",
 )
 Frame = tuple[bytes | pa.Buffer, ...]
@@ -140,15 +143,34 @@ def parallelize(context: SparkContext, frames: Iterable[bytes], tasks: int) -> A
 
 def begin_map_tasks(context: SparkContext, shuffled: Any) -> Any:
     """Have the tasks run that give a shuffle's pairs, as Spark's adaptive execution does. Jobs over these pairs take
-    what is there, wait for what is on its way, and run again what has failed before. Returns what can be cancelled."""
+    what is there, wait for what is on its way, and run again what has failed before. Returns what can be waited for and
+    cancelled."""
     return context._jsc.sc().submitMapStage(shuffled.rdd().dependencies().head())
 
 
-def collect(context: SparkContext, frames: Any) -> list[bytes]:
-    """Run the job: the frames of a Java RDD."""
-    served = _name_classes(context).PythonRDD.collectAndServe(frames.rdd())
-    with _load_from_socket(served, FRAMES) as stream:
-        return list(stream)
+def wait_for_map_tasks(context: SparkContext, future: Any) -> bool:
+    """Wait until tasks that were begun are done; whether none failed."""
+    view = _name_classes(context)
+    view.ThreadUtils.awaitReady(future, view.Duration.Inf())
+    return bool(future.value().get().isSuccess())
+
+
+def collect(context: SparkContext, frames: Any, meanwhile: Callable[[], None] = lambda: None) -> list[bytes]:
+    """Run the job: the frames of a Java RDD. What is done `meanwhile` is done after Spark has been given the job, and
+    the job's tasks come before those of jobs that are begun in it."""
+    future = frames.collectAsync()
+    try:
+        meanwhile()
+        return list(future.get())
+    except Py4JJavaError as failure:
+        if failure.java_exception.getClass().getSimpleName() != "ExecutionException":
+            raise
+        cause = failure.java_exception.getCause()
+        raise Py4JJavaError(failure.args[0] if failure.args else "", cause) from None
+    finally:
+        with suppress(Exception):  # Spark may have been stopped
+            if not future.isDone():
+                future.cancel(True)
 
 
 def _name_classes(context: SparkContext) -> Any:

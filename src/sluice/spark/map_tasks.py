@@ -1,7 +1,7 @@
 """Map tasks over files: they are given their files, split the rows, and send blobs to the sites.
 
 They are a job of Spark's of their own, so that they can run before the rest of an epoch's job has been made: the next
-epoch's, too, while this one commits and shows its results.
+epoch's, too, while the sites work on this one, and it commits and shows its results.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sluice.model.plan.plan import Plan
 from sluice.sources.input_files import InputFile
 from sluice.spark.anchors import Anchors
 from sluice.spark.epoch_tasks import FileSplit, TableSplit
-from sluice.spark.frames import as_pairs, begin_map_tasks, parallelize, run_tasks
+from sluice.spark.frames import as_pairs, begin_map_tasks, parallelize, run_tasks, wait_for_map_tasks
 from sluice.spark.shipping import Shipment
 
 MAP_TASK_BYTES = 1 << 20
@@ -38,6 +38,10 @@ class BegunMapTasks:
     """Pairs of the JVM, one partition a site."""
     future: Any
     """Spark's, of the job."""
+
+    def wait(self, context: SparkContext) -> bool:
+        """Until they are done; whether none failed."""
+        return wait_for_map_tasks(context, self.future)
 
     def cancel(self) -> None:
         """Nobody wants what they send."""
