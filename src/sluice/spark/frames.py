@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from typing import Any, BinaryIO
 from weakref import WeakKeyDictionary
 
@@ -20,6 +19,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 from pyspark.core.rdd import _prepare_for_python_RDD
 from pyspark.serializers import FramedSerializer, pack_long, write_int
+from pyspark.util import _load_from_socket
 
 from sluice.engine.blobs import ReceivedBlob, SentBlob
 
@@ -32,6 +32,7 @@ _CLASSES = (
     *(f"org.apache.spark.api.python.{n}" for n in ("PairwiseRDD", "PythonRDD", "PythonUtils", "SimplePythonFunction")),
     "org.apache.spark.util.ThreadUtils",
     "scala.concurrent.duration.Duration",
+    "scala.jdk.javaapi.CollectionConverters",
     "java.util.ArrayList",
 )
 Frame = tuple[bytes | pa.Buffer, ...]
@@ -158,19 +159,20 @@ def wait_for_map_tasks(context: SparkContext, future: Any) -> bool:
 def collect(context: SparkContext, frames: Any, meanwhile: Callable[[], None] = lambda: None) -> list[bytes]:
     """Run the job: the frames of a Java RDD. What is done `meanwhile` is done after Spark has been given the job, and
     the job's tasks come before those of jobs that are begun in it."""
+    view = _name_classes(context)
     future = frames.collectAsync()
     try:
         meanwhile()
-        return list(future.get())
+        collected = view.CollectionConverters.asScala(future.get().iterator())
     except Py4JJavaError as failure:
         if failure.java_exception.getClass().getSimpleName() != "ExecutionException":
             raise
-        cause = failure.java_exception.getCause()
-        raise Py4JJavaError(failure.args[0] if failure.args else "", cause) from None
-    finally:
-        with suppress(Exception):  # Spark may have been stopped
-            if not future.isDone():
-                future.cancel(True)
+        raise Py4JJavaError("the job has failed", failure.java_exception.getCause()) from None
+    except BaseException:
+        future.cancel(True)
+        raise
+    with _load_from_socket(view.PythonRDD.serveIterator(collected, "serve frames"), FRAMES) as stream:
+        return list(stream)
 
 
 def _name_classes(context: SparkContext) -> Any:
