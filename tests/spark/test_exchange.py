@@ -32,7 +32,7 @@ from sluice.model.identity import FILES
 from sluice.model.ids import Unit
 from sluice.model.plan.planning import plan_of
 from sluice.sources.input_files import InputFile
-from sluice.spark import map_tasks
+from sluice.spark import exchange, map_tasks
 from sluice.spark.anchors import place
 from sluice.spark.epoch_job import EpochJob
 from sluice.spark.exchange import Sites
@@ -209,6 +209,16 @@ def test_rows_that_were_read_ahead_and_are_late_by_now_are_dropped(spark, tmp_pa
     assert counts[2] == late > 0 and sum(counts) == late
     assert multiset(ahead.query.results()) == multiset(plain.query.results())
     for query in (ahead, plain):
+        query.close()
+
+
+def test_long_map_tasks_do_not_run_before_sites_of_higher_levels(spark, tmp_path, monkeypatch):
+    for plan, is_ahead in ((SPEC, True), (chain(), False)):
+        query = OnSpark(spark, plan, tmp_path / str(is_ahead))
+        monkeypatch.setattr(exchange, "LONGEST_MAP_TASKS_S", 0.0)
+        query.run(rows(0))
+        query.run(rows(1), ahead=rows(2))
+        assert (query.sites._ahead is not None) == is_ahead
         query.close()
 
 

@@ -48,6 +48,9 @@ LET_GO_EVERY = 50
 LONGEST_PAUSE = 64
 """Epochs after which blobs go by reference again if some were lost again and again, as a site may be elsewhere for
 good; and after which files are read ahead again if rows were late again and again that were not when they were read."""
+LONGEST_MAP_TASKS_S = 1.0
+"""Seconds up to which map tasks of the next epoch may stand in the way of sites of higher levels. Spark has their tasks
+wait for their own executors for three (`spark.locality.wait`)."""
 _GIVEN_UP = ("with indeterminate output was failed and retried", "has failed the maximum allowable number of times")
 
 
@@ -94,6 +97,8 @@ class Sites:
         self._ahead: _ReadAhead | None = None
         self._ahead_from = 0
         self._ahead_pause = 1
+        self._map_seconds = 0.0
+        """How long the map tasks of the newest epoch took, one behind the other in each slot."""
         self._pause = 1
         # a task that Spark starts twice may be on another host the second time, and the first to end counts
         self._by_reference = self.session.conf.get("spark.speculation", "false") != "true"
@@ -226,6 +231,8 @@ class Sites:
                 raise
             finally:
                 self._next = None
+            seconds = sum(split.seconds.total for report in reports for split in report.splits)
+            self._map_seconds = seconds / self.context.defaultParallelism
             if len(reports) != self.count * site.plan.levels:
                 raise QueryError(f"{len(reports)} of {self.count * site.plan.levels} reports of sites arrived")
             return reports
@@ -283,6 +290,8 @@ class Sites:
         """Have the map tasks of the next epoch run, if its files are known."""
         next_, self._next = self._next, None
         if next_ is None or needs_no_map_tasks(self.context, next_.split.plan, self.count, next_.files):
+            return
+        if next_.split.plan.levels > 1 and self._map_seconds > LONGEST_MAP_TASKS_S:
             return
         try:
             self._jobs += 1

@@ -165,9 +165,10 @@ def collect(context: SparkContext, frames: Any, meanwhile: Callable[[], None] = 
         meanwhile()
         collected = view.CollectionConverters.asScala(future.get().iterator())
     except Py4JJavaError as failure:
-        if failure.java_exception.getClass().getSimpleName() != "ExecutionException":
-            raise
-        raise Py4JJavaError("the job has failed", failure.java_exception.getCause()) from None
+        if failure.java_exception.getClass().getSimpleName() == "ExecutionException":
+            raise Py4JJavaError("the job has failed", failure.java_exception.getCause()) from None
+        future.cancel(True)  # this thread was interrupted
+        raise
     except BaseException:
         future.cancel(True)
         raise

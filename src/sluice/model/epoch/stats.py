@@ -33,6 +33,11 @@ class TaskSeconds:
         """
         return TaskSeconds(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return float(sum(getattr(self, f.name) for f in fields(self)))
+
 
 @dataclass(frozen=True)
 class EpochSeconds:
