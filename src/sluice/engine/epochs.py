@@ -9,7 +9,7 @@ import math
 import pickle
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -51,6 +51,40 @@ LookAhead = Callable[[SplitTask], None]
 late follows from this one's."""
 TIDY_EVERY = 100
 """Epochs after which the leavings of failed attempts are looked for again."""
+
+
+@dataclass(frozen=True)
+class _NewInput:
+    """What comes in with an epoch: a batch of Spark's, files, the end of all streams, or nothing."""
+
+    batch: int
+    batch_input: str
+    ingested_at: float | None = None
+    """When it was seen; None if that was just now."""
+    files: NewFiles | None = None
+    is_end: bool = False
+
+
+@dataclass(frozen=True)
+class _Sites:
+    """The sites that take part in an epoch, how its tasks reach them, and what became of them since the one before."""
+
+    keys: tuple[SiteKey, ...]
+    exchange: Exchange
+    change_reason: str
+
+
+@dataclass(frozen=True)
+class _DoneJob:
+    """An epoch whose tasks are done, and which is not committed: `before` is the record that it began with."""
+
+    number: int
+    step: NextEpoch
+    before: EpochRecord
+    newest: Times
+    loads: EpochLoads
+    reports: list[SiteReport]
+    cleaning: CleanUpFollower
 
 
 class Epochs:
@@ -138,7 +172,8 @@ class Epochs:
                 else:
                     if self.record.stats.catch_up:
                         self.delivery.finish(self.checkpoint.newest)
-                    self._run(batch, batch_input, site_keys, exchange, site_change_reason, ingested_at)
+                    new = _NewInput(batch, batch_input, ingested_at)
+                    self._run(new, _Sites(site_keys, exchange, site_change_reason))
                 self.journal.refuse_if_taken_over()  # so that Spark's log is left to the new owner, too
 
     def run_with_files(
@@ -157,17 +192,8 @@ class Epochs:
             with self.checkpoint.translate_fencing_errors():
                 if self.record.number >= 0:
                     self.delivery.finish(self.checkpoint.newest)
-                batch = self.record.batch + 1
-                self._run(
-                    batch,
-                    "",
-                    site_keys,
-                    exchange,
-                    site_change_reason,
-                    ingested_at,
-                    new_files=files,
-                    look_ahead=look_ahead,
-                )
+                new = _NewInput(self.record.batch + 1, "", ingested_at, files)
+                self._run(new, _Sites(site_keys, exchange, site_change_reason), look_ahead=look_ahead)
 
     def files_taken(self) -> Iterator[TakenFile]:
         """The files that were taken in, as far as they matter still."""
@@ -246,15 +272,7 @@ class Epochs:
             if self.closed or not (behind or resized or self.is_under_way):
                 return False
             self.delivery.finish(self.checkpoint.newest)
-            self._run(
-                self.record.batch,
-                self.record.batch_input,
-                site_keys,
-                exchange,
-                site_change_reason,
-                until=until,
-                asking=behind,
-            )
+            self._run(self._nothing_new, _Sites(site_keys, exchange, site_change_reason), until, asking=behind)
             return True
 
     def run_idle_epoch(self, site_keys: tuple[SiteKey, ...], exchange: Exchange, site_change_reason: str = "") -> None:
@@ -263,7 +281,7 @@ class Epochs:
         with self.busy, self.checkpoint.translate_fencing_errors():
             if not self.closed:
                 self.delivery.finish(self.checkpoint.newest)
-                self._run(self.record.batch, self.record.batch_input, site_keys, exchange, site_change_reason)
+                self._run(self._nothing_new, _Sites(site_keys, exchange, site_change_reason))
                 self.settings.controller.note_idle_epoch(self.record.number)
 
     @property
@@ -279,86 +297,116 @@ class Epochs:
             if self.closed or self.record.number < 0 or self.input_has_ended:
                 return False
             self.delivery.finish(self.checkpoint.newest)
-            batch, batch_input = self.record.batch, self.record.batch_input
-            self._run(batch, batch_input, site_keys, exchange, site_change_reason, ending=True)
+            self._run(replace(self._nothing_new, is_end=True), _Sites(site_keys, exchange, site_change_reason))
             return True
 
     def _run(
         self,
-        batch: int,
-        batch_input: str,
-        site_keys: tuple[SiteKey, ...],
-        exchange: Exchange,
-        site_change_reason: str,
-        ingested_at: float | None = None,
+        new: _NewInput,
+        sites: _Sites,
         until: float = math.inf,
         asking: bool = True,
-        new_files: NewFiles | None = None,
-        ending: bool = False,
         look_ahead: LookAhead | None = None,
     ) -> None:
+        """Run, commit and show an epoch. It plans to end by `until`; the policy is asked if it may be (`asking`)."""
         begun = self.clock.monotonic()
-        now = self.clock.time() if ingested_at is None else ingested_at
+        job = self._run_job(new, sites, until, asking, look_ahead)
+        exchanged = self.clock.monotonic()
+        record = self._make_record(job, new, exchanged - begun)
+        previous = self.checkpoint.newest
+        files_before = previous.files() | self.record.files()  # others if it was committed and taken for failed
+        self._commit(record, previous, job.loads)
+        committed = self.clock.monotonic()
+        self._show(record, previous, files_before)
+        shown = self.clock.monotonic()
+        seconds = record.stats.seconds
+        seconds = replace(seconds, commit=committed - exchanged, deliver=shown - committed, total=shown - begun)
+        self.standing.note_end(replace(record.stats, seconds=seconds))
+
+    def _run_job(
+        self, new: _NewInput, sites: _Sites, until: float, asking: bool, look_ahead: LookAhead | None
+    ) -> _DoneJob:
+        """Plan the next epoch, and have its tasks run; without the queries that were to be added, if their tables
+        cannot be read."""
+        now = self.clock.time() if new.ingested_at is None else new.ingested_at
         while True:
             self.standing.take_changes()
             number = self.record.number + 1
-            step, before = self._plan_next_epoch(len(site_keys), site_change_reason, now, asking)
+            step, before = self._plan_next_epoch(len(sites.keys), sites.change_reason, now, asking)
             to_clean_up = [unit for one in step.instructions if isinstance(one, CleanUpUnits) for unit in one.units]
             cleaning = CleanUpFollower(self.plan, to_clean_up, before)
             if to_clean_up and cleaning.is_new:
                 log_clean_up_begun(number, len(to_clean_up), cleaning.before.rows_left)
-            newest = (ENDED,) * len(before.newest) if ending else before.newest
+            newest = (ENDED,) * len(before.newest) if new.is_end else before.newest
             tables = self._tables.choose(self.plan.tables, self.checkpoint.newest.tables, number)
             before = replace(before, tables=tables)
-            split, site = self._tasks(number, site_keys, newest, before, step, batch == self.record.batch, until)
+            catching_up = new.batch == self.record.batch
+            split, site = self._tasks(number, sites.keys, newest, before, step, catching_up, until)
             if look_ahead is not None and self._can_look_ahead:
                 look_ahead(replace(split, number=number + 1))
             try:
-                loads, reports = self._run_tasks(exchange, split, site)
-                break
+                loads, reports = self._run_tasks(sites.exchange, split, site)
             except UnreadableTables:
                 if not self.standing.can_take_changes_back:
                     raise
                 self.standing.take_changes_back()
                 self._tidy_due = True  # what was written for them goes
-        before = replace(before, tables=(*before.tables, *loads.versions))
-        exchanged = self.clock.monotonic()
-        took = exchanged - begun
-        controller, events = self.settings.controller, [event for report in reports for event in report.events]
-        settled = controller.settle(number, before.routing, site_work(before, events), step.ended)
-        run, taken = self.checkpoint.run, before.taken
-        if new_files is not None:
-            taken = self._file_log.add(taken, new_files, number, run)
-        produced = self._results_produced(before)
+                continue
+            before = replace(before, tables=(*before.tables, *loads.versions))
+            return _DoneJob(number, step, before, newest, loads, reports, cleaning)
+
+    def _make_record(self, job: _DoneJob, new: _NewInput, took: float) -> EpochRecord:
+        """What the journal will have of an epoch whose job took so many seconds."""
+        controller, before = self.settings.controller, job.before
+        events = [event for report in job.reports for event in report.events]
+        settled = controller.settle(job.number, before.routing, site_work(before, events), job.step.ended)
+        taken = before.taken
+        if new.files is not None:
+            taken = self._file_log.add(taken, new.files, job.number, self.checkpoint.run)
         record = record_epoch(
-            self.plan, number, batch, batch_input, taken, newest, before, step, settled, reports, took, produced
+            self.plan,
+            job.number,
+            new.batch,
+            new.batch_input,
+            taken,
+            job.newest,
+            before,
+            job.step,
+            settled,
+            job.reports,
+            took,
+            self._results_produced(before),
         )
         stats = replace(
             record.stats,
             committed_at=self.clock.time(),
-            catch_up=batch == self.record.batch,
-            moves=before.routing.moves_since(self.record.routing) if number else 0,
-            clean_up=cleaning.after(record, reports),
+            catch_up=new.batch == self.record.batch,
+            moves=before.routing.moves_since(self.record.routing) if job.number else 0,
+            clean_up=job.cleaning.after(record, job.reports),
             scale_target=controller.scale_target,
         )
         record = replace(record, stats=stats)
         measured_before = replace(self.record, stats=self.measured)
         record = replace(record, totals=totals_after(measured_before, before.routing, record))
-        record = replace(record, listings=list_results(self.standing.flow.sinks, self.record, record))
-        previous = self.checkpoint.newest
-        files_before = previous.files() | self.record.files()  # others if it was committed and taken for failed
+        return replace(record, listings=list_results(self.standing.flow.sinks, self.record, record))
+
+    def _commit(self, record: EpochRecord, previous: EpochRecord, loads: EpochLoads) -> None:
+        """Put the record into the journal, and go on from it."""
         if record.plan != previous.plan:
-            self.journal.write_plan(self.standing.recorded_plan, number, run)
+            self.journal.write_plan(self.standing.recorded_plan, record.number, self.checkpoint.run)
         self.journal.commit(record)
-        committed = self.clock.monotonic()
         self.standing.note_commit(record)
         self.delivery.done = False
+        controller = self.settings.controller
         controller.commit(record)
         self._tables.note_commit(record.tables)
         self._divided_tables.note_commit(loads)
         log_clean_up(record)
         log_excess(previous, record)
         self._cleaning_up = self._cleaning_up and controller.is_cleaning_up(record)
+
+    def _show(self, record: EpochRecord, previous: EpochRecord, files_before: set[str]) -> None:
+        """Show the results of an epoch that is committed, and remove what nobody needs any more."""
         self.delivery.keep_plan_of(record)
         try:
             self.delivery.deliver(record)
@@ -367,12 +415,14 @@ class Epochs:
             self.storage.delete_all(previous.file_lists() - record.file_lists())
             self.storage.delete_all(previous.table_files() - record.table_files())
         self.storage.delete_all(previous.plans - record.plans)
-        if self._tidy_due or number % TIDY_EVERY == 0:  # the commit has shut out whoever was at this epoch before us
+        # the commit has shut out whoever was at this epoch before us
+        if self._tidy_due or record.number % TIDY_EVERY == 0:
             self.checkpoint.tidy()
             self._tidy_due = False
-        shown = self.clock.monotonic()
-        seconds = replace(stats.seconds, commit=committed - exchanged, deliver=shown - committed, total=shown - begun)
-        self.standing.note_end(replace(stats, seconds=seconds))
+
+    @property
+    def _nothing_new(self) -> _NewInput:
+        return _NewInput(self.record.batch, self.record.batch_input)
 
     @property
     def _can_look_ahead(self) -> bool:
