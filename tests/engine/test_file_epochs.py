@@ -25,6 +25,7 @@ from sluice.engine.split import SplitTask
 from sluice.model.epoch.taken_files import FileList, TakenFiles
 from sluice.model.errors import CheckpointError
 from sluice.model.identity import FILES
+from sluice.model.ids import Unit
 from sluice.sources.file_search import FileSearch
 from sluice.sources.file_tracker import FileTracker
 from sluice.sources.listing_options import ListingOptions
@@ -306,6 +307,7 @@ def test_how_the_next_epochs_rows_are_split_is_told_before_one_runs(tmp_path: Pa
     assert begun == [0, 1, 2]
     assert [replace(task, watermarks=None) for task in told[:2]] == [replace(t, watermarks=None) for t in split[1:]]
     assert [task.watermarks for task in told] == [task.watermarks for task in split], "as far as is known by then"
-    epochs.settings.controller.ask(Move(0, 0, "to see"))
+    elsewhere = 1 - epochs.record.routing.holder(Unit(0))
+    epochs.settings.controller.ask(Move(0, elsewhere, "to see"))
     loop.run_next()
     assert len(told) == 3, "a unit is to be moved"
