@@ -258,7 +258,9 @@ class Sites:
                 with self.pool.running(self.name):
                     reports = job.run(epoch_input, files_to_load(split.loads), begun, self._begin_next)
                 break
-            except InputUnusable as problem:  # twice at most
+            except InputUnusable as problem:
+                if ahead is None and not by_reference:  # there is nothing else that could help
+                    raise QueryError(f"epoch {site.number} cannot be run: {problem}") from problem
                 if ahead is not None:
                     log.info("epoch %d is run again, and its files are read again: %s", site.number, problem)
                     self._ahead_pause = min(2 * self._ahead_pause, LONGEST_PAUSE)
