@@ -26,6 +26,7 @@ from sluice.model.ids import SiteKey
 from sluice.record.reports import SiteReport
 from sluice.sources.input_files import InputFile
 from sluice.spark.anchors import let_go, place
+from sluice.spark.backoff import Backoff
 from sluice.spark.epoch_job import EpochInput, EpochJob
 from sluice.spark.executors import WarmUp, do_at
 from sluice.spark.frames import Frame, as_pairs, collect, parallelize, run_tasks
@@ -45,9 +46,6 @@ _SETTINGS = {
 _MAX_JOB_ATTEMPTS = 4
 LET_GO_EVERY = 50
 """Epochs after which executors look again for what attempts left there that came to nothing: nobody tells of those."""
-LONGEST_PAUSE = 64
-"""Epochs after which blobs go by reference again if some were lost again and again, as a site may be elsewhere for
-good; and after which files are read ahead again if rows were late again and again that were not when they were read."""
 LONGEST_MAP_TASKS_S = 1.0
 """Seconds up to which map tasks of the next epoch may stand in the way of sites of higher levels. Spark has their tasks
 wait for their own executors for three (`spark.locality.wait`)."""
@@ -90,16 +88,16 @@ class Sites:
         self.pool, self.name = pool_of(self.context), uuid.uuid4().hex
         self.shipping = Shipping(self.context)
         self.size, self.scales, self.arrange, self.places = size, scales, pack if scales else spread, places
-        self._jobs = self._references_from = 0
+        self._jobs = 0
+        self._references, self._reading_ahead = Backoff(), Backoff()
+        """When blobs go by reference again after some were lost, and when files are read ahead again after that was in
+        vain."""
         self._delivery: HostDelivery | None = None
         """The newest job's."""
         self._next: _NextInput | None = None
         self._ahead: _ReadAhead | None = None
-        self._ahead_from = 0
-        self._ahead_pause = 1
         self._map_seconds = 0.0
         """How long the map tasks of the newest epoch took, one behind the other in each slot."""
-        self._pause = 1
         # a task that Spark starts twice may be on another host the second time, and the first to end counts
         self._by_reference = self.session.conf.get("spark.speculation", "false") != "true"
         self.executors = self.counted_with = self.pool.look()
@@ -241,7 +239,7 @@ class Sites:
 
     def _run_job(self, split: SplitTask, site: SiteTask, epoch_input: EpochInput) -> list[SiteReport]:
         """The job of an epoch, again if executors were lost, or a site could not use what it was sent."""
-        by_reference = self._by_reference and site.number >= self._references_from
+        by_reference = self._by_reference and self._references.allows(site.number)
         self._keep_ahead_for(split, site, by_reference, epoch_input)
         shipped_split, shipped_site = self.shipping.ship(split, site)
         ahead, self._ahead = self._ahead, None
@@ -263,12 +261,11 @@ class Sites:
                     raise QueryError(f"epoch {site.number} cannot be run: {problem}") from problem
                 if ahead is not None:
                     log.info("epoch %d is run again, and its files are read again: %s", site.number, problem)
-                    self._ahead_pause = min(2 * self._ahead_pause, LONGEST_PAUSE)
-                    self._ahead_from = site.number + self._ahead_pause
+                    self._reading_ahead.fail(site.number)
                 else:
                     log.info("epoch %d is run again, all blobs through Spark: %s", site.number, problem)
-                    by_reference, self._pause = False, min(2 * self._pause, LONGEST_PAUSE)
-                    self._references_from = site.number + self._pause
+                    by_reference = False
+                    self._references.fail(site.number)
             except Py4JJavaError as failure:
                 given_up += 1
                 if given_up == _MAX_JOB_ATTEMPTS or not _beyond_retries(failure):
@@ -276,8 +273,10 @@ class Sites:
                 log.info("epoch %d is run again: Spark gave its job up, as executors were lost", site.number)
             ahead = None
             self._drop_ahead()  # the sites of another attempt would take its blobs for leavings of an earlier one
-        self._pause = 1 if by_reference else self._pause
-        self._ahead_pause = 1 if ahead is not None else self._ahead_pause
+        if by_reference:
+            self._references.succeed()
+        if ahead is not None:
+            self._reading_ahead.succeed()
         return reports
 
     def read_ahead(self, split: SplitTask, files: Sequence[InputFile]) -> None:
@@ -286,7 +285,7 @@ class Sites:
         uses what they send if it has the same files, and splits rows in the same way but for watermarks that have moved
         on. The sites refuse rows that are late by these, and then it reads its files again. What goes wrong here goes
         wrong there again, and is told then."""
-        self._next = _NextInput(split, files) if split.number >= self._ahead_from else None
+        self._next = _NextInput(split, files) if self._reading_ahead.allows(split.number) else None
 
     def _begin_next(self) -> None:
         """Have the map tasks of the next epoch run, if its files are known."""
